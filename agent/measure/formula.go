@@ -99,7 +99,7 @@ func (r *Record) TPOT() (time.Duration, bool) { return r.perToken(r.Exchange.Fir
 
 // perToken returns the time from an instant to the last token, divided by the tokens after the first.
 func (r *Record) perToken(from time.Duration) (time.Duration, bool) {
-	n, _ := r.OutputTokens()
+	n := r.choiceTokens()
 	d, ok := r.Latency(from)
 	if !ok || !r.streamed() || n < 2 || len(r.Exchange.At) < 2 {
 		return 0, false
@@ -110,7 +110,7 @@ func (r *Record) perToken(from time.Duration) (time.Duration, bool) {
 // TPOTWithFirst returns request latency / OSL, including the prefill: GuideLLM's TPOT, inference-perf's NTPOT, and the inverse of AIPerf's
 // e2e_normalized_interactivity.
 func (r *Record) TPOTWithFirst() (time.Duration, bool) {
-	n, _ := r.OutputTokens()
+	n := r.choiceTokens()
 	d, ok := r.Latency(r.Exchange.Start)
 	if !ok || n < 1 {
 		return 0, false
@@ -132,6 +132,16 @@ func (r *Record) OutputTokens() (n int64, estimated bool) {
 		n += int64(t)
 	}
 	return n, true
+}
+
+// choiceTokens returns the number of output tokens of choice 0, whose chunks the times are of. Servers count the tokens of all choices
+// together, so they are assumed to be equally long.
+func (r *Record) choiceTokens() int64 {
+	n, _ := r.OutputTokens()
+	if x := &r.Exchange; x.Usage.Completion > send.Unknown || x.Tokens != nil {
+		n /= int64(max(1, x.Choices))
+	}
+	return n
 }
 
 // InputTokens returns the input sequence length (ISL): the server's count, else the tokens in the body, else the row's length. The last two

@@ -114,6 +114,7 @@ func (r *result) append(dst []byte) ([]byte, error) {
 	m.count(`"replays":`, int64(r.Replays))
 	m.count(`"resent":`, int64(r.Resent))
 	m.flag(`"connection_reused":`, r.Reused)
+	m.count(`"choices":`, int64(r.Choices))
 	m.text(`"finish_reason":`, r.FinishReason)
 	m.text(`"server":`, r.Server)
 	m.text(`"instance":`, r.Instance)

@@ -81,6 +81,7 @@ type Exchange struct {
 
 	// Usage is the last usage that was reported.
 	Usage        Usage
+	Choices      int    // that the reply has; At has the chunks of choice 0, Usage counts the tokens of all
 	FinishReason string // of choice 0, in the server's spelling; empty if none came
 	ResponseID   string
 	Instance     string // the instance behind a router, from a response header; empty if there is none

@@ -239,6 +239,20 @@ func TestQuirks(t *testing.T) {
 	}
 }
 
+// TestChoices: the choices of a reply are counted, because its usage is that of all, and its times are those of the first.
+func TestChoices(t *testing.T) {
+	for name, by := range ways {
+		t.Run(name, func(t *testing.T) {
+			other := strings.ReplaceAll(chunkA, `"index":0`, `"index":1`)
+			for want, reply := range map[int]string{1: sse(chunkA, chunkB, finish, usage, done), 2: sse(chunkA, other, chunkB, strings.ReplaceAll(finish, `"index":0`, `"index":1`), finish, usage, done)} {
+				if x := once(t, post(`{"n":2}`), Config{way: by}, reply, false); x.Choices != want || x.Err != nil {
+					t.Errorf("%d choices, want %d: %v", x.Choices, want, x.Err)
+				}
+			}
+		})
+	}
+}
+
 // TestQuirkMessages: a reply that cannot be understood is described as what it is.
 func TestQuirkMessages(t *testing.T) {
 	zipped := func(reply string) string { return strings.Replace(reply, "\r\n", "\r\nContent-Encoding: gzip\r\n", 1) }

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/bits"
 	"mime"
 	"net/http"
 	"strings"
@@ -401,6 +402,7 @@ func (s *stream) response() {
 // finish fills in what is known only at the end.
 func (s *stream) finish() {
 	x := s.x
+	x.Choices = bits.OnesCount64(s.seen)
 	// Tokens are known if the usage on the chunks increased with them; zeros on each chunk show nothing.
 	if s.uncounted || s.counted == 0 {
 		x.Tokens = nil
