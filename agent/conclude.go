@@ -113,14 +113,15 @@ func (e ending) conclude(ctx context.Context, runErr error) (*report.Report, err
 	if rep.Saved = saved; saved != nil && saved.Lost > 0 {
 		e.said.warn("%d bodies are not in %s: the disk was too slow, or the bodies are longer than a line of a trace may be", saved.Lost, saved.File)
 	}
+	if err := e.recorder.journal.Complete(); err != nil {
+		e.said.warn("the run cannot be resumed: %v", err)
+	}
 	rep.Warnings, rep.Missed = e.said.warnings, e.plan.limits.missed(figures, rep.Shown())
 	if e.plan.out != "" {
 		runErr = errors.Join(runErr, rep.WriteFiles(e.plan.out), e.writeSidecar(figures), e.writePage(figures))
 	}
 	unfinished := runErr != nil || counts.Cut && (e.aborted || ctx.Err() != nil) || slices.ContainsFunc(figures.Skips, func(r measure.Reason) bool { return notSent(r.Reason) })
-	if err := e.recorder.journal.Close(unfinished); err != nil {
-		e.said.warn("the run cannot be resumed completely: %v", err)
-	}
+	runErr = errors.Join(runErr, e.recorder.journal.Close(unfinished))
 	rep.ExitStatus = judge.ExitCode(rep.Verdict.Class, judge.Ending{
 		Interrupted: ctx.Err() != nil,
 		InputError:  runErr != nil,

@@ -17,7 +17,10 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-var errAborted = errors.New("too many requests failed")
+var (
+	errAborted = errors.New("too many requests failed")
+	errCutOff  = errors.New("the run ended") // why requests still in flight after the grace are stopped
+)
 
 // dispatcher carries out the decisions of the scheduler. Each row ends as one record and one span.
 type dispatcher struct {
@@ -35,7 +38,7 @@ type dispatcher struct {
 
 	dispatch, requests context.Context //nolint:containedctx // of the schedule, which outlasts the call that makes it
 	stopDispatch       context.CancelCauseFunc
-	stopRequests       context.CancelFunc
+	stopRequests       context.CancelCauseFunc
 }
 
 // conversation is the state that a session passes from turn to turn.
@@ -50,7 +53,7 @@ type conversation struct {
 // newSchedule makes the schedule. Its start is not known yet. It ends with ctx; close releases its resources.
 func (d *dispatcher) newSchedule(ctx context.Context, p plan, w schedule.Waiter) (err error) {
 	d.dispatch, d.stopDispatch = context.WithCancelCause(ctx)
-	d.requests, d.stopRequests = context.WithCancel(ctx)
+	d.requests, d.stopRequests = context.WithCancelCause(ctx)
 	d.sched, err = schedule.New(p.schedule, d.clk, w, schedule.Hooks{
 		Prepare: func(it *schedule.Item) { d.prepare(d.requests, it) },
 		Due:     func(*schedule.Item) { d.live.due() },
@@ -69,7 +72,7 @@ func (d *dispatcher) newSchedule(ctx context.Context, p plan, w schedule.Waiter)
 // close releases what newSchedule acquired.
 func (d *dispatcher) close() {
 	d.stopDispatch(nil)
-	d.stopRequests()
+	d.stopRequests(nil)
 	d.workers.stop()
 }
 
@@ -93,14 +96,15 @@ func (d *dispatcher) begin(ctx context.Context, p plan, src schedule.Source, w s
 
 // replay runs the schedule to its end.
 func (d *dispatcher) replay(p plan, zero time.Duration, rows schedule.Source, before *past) (schedule.Stats, error) {
+	cutOff := func() { d.stopRequests(errCutOff) }
 	if p.schedule.Until > 0 {
-		t := time.AfterFunc(zero-d.clk.Now()+p.schedule.Until+p.grace, d.stopRequests)
+		t := time.AfterFunc(zero-d.clk.Now()+p.schedule.Until+p.grace, cutOff)
 		defer t.Stop()
 	}
 	context.AfterFunc(d.dispatch, d.live.stop)
 	d.recorder.start(func() {
 		d.stopDispatch(errAborted)
-		late := time.AfterFunc(p.grace, d.stopRequests)
+		late := time.AfterFunc(p.grace, cutOff)
 		context.AfterFunc(d.requests, func() { late.Stop() }) // unless the run ends before that
 	})
 	defer d.recorder.stop()

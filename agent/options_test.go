@@ -194,14 +194,25 @@ func TestOptionMaxDuration(t *testing.T) {
 
 func TestOptionGrace(t *testing.T) {
 	virtually(t, simulator.Config{Latency: simulator.Latency{Prefill: time.Hour}}, func(t bubble, e engine) {
-		r := e.replay(t, Config{Schedule: Schedule{MaxDuration: 20 * time.Millisecond, Grace: 20 * time.Millisecond}, Prompt: ids}, rows(2, 1)...)
+		r := e.replay(t, Config{
+			Schedule: Schedule{MaxDuration: 20 * time.Millisecond, Grace: 20 * time.Millisecond}, Prompt: ids,
+			SLO: measure.SLO{TTFT: 30 * time.Millisecond}, GoodputGoal: 0.5,
+		}, rows(2, 15)...)
 		if r.err != nil {
 			t.Fatal(r.err)
 		}
 		for i, res := range r.results {
-			if res.Result.Outcome != "cancelled" {
-				t.Errorf("row %d: %s, want cancelled after the grace", i, res.Result.Outcome)
+			if res.Result.Outcome != "cancelled" || res.Result.Reason != measure.CancelEnd {
+				t.Errorf("row %d: %s %s, want cancelled after the grace", i, res.Result.Outcome, res.Result.Reason)
 			}
+		}
+		// The first row waited 40 ms for its first token, and missed it; the second one 25 ms.
+		good, ok := r.report.Figures().Stat(measure.GoodFraction)
+		if rows := r.report.Figures().Rows; rows.CutOff != 2 || rows.CutOffMissed != 1 || !ok || good.Avg != 0 || len(r.report.Missed) != 1 {
+			t.Errorf("%+v, goodput %v %t, missed %q", rows, good.Avg, ok, r.report.Missed)
+		}
+		if v := r.report.Verdict.String(); !strings.Contains(v, "degraded: cut_off_share 100 %") {
+			t.Error(v)
 		}
 	})
 }

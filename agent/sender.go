@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"net/http"
 	"slices"
 	"strconv"
@@ -199,6 +200,9 @@ func setOutcome(rec *measure.Record) {
 		rec.Outcome, rec.Reason, rec.Message = measure.Disconnected, "", ""
 	case err.Class == send.ClassCancelled:
 		rec.Outcome = measure.Cancelled
+		if errors.Is(err, errCutOff) {
+			rec.Reason = measure.CancelEnd
+		}
 	case err.Class == send.ClassHTTP && err.Status != 0: // error.type of a status is its number
 		rec.Reason = strconv.Itoa(err.Status)
 	}

@@ -54,8 +54,8 @@ func replayBoard() board {
 				{title: "Failed", kind: number, unit: "percentunit", description: "As a share of the requests that were served or failed.", steps: []step{{0.0001, "orange"}, {0.01, "red"}}, queries: []query{
 					{expr: "(" + sum(of(requests, outcome+`="failed"`)) + " or vector(0)) / " + sum(of(requests, judged))},
 				}},
-				{title: "Good", kind: number, unit: "percentunit", description: "Requests within the service level (--slo), as a share of those that were served or failed.", queries: []query{
-					{expr: sum(of(counter(semconv.RequestsGood))) + " / " + sum(of(requests, judged))},
+				{title: "Good", kind: number, unit: "percentunit", description: "Requests within the service level (--slo), as a share of those of which it is known: served, failed, or stopped when they had missed it.", queries: []query{
+					{expr: sum(of(counter(semconv.RequestsGood))) + " / " + sum(of(counter(semconv.RequestsJudged)))},
 				}},
 			}},
 			{"Load", []panel{

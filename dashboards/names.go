@@ -49,7 +49,7 @@ func of(name string, more ...string) string {
 // would make the engine look fast.
 var latency = of(histogram(semconv.ClientOperationDuration), label(semconv.Outcome)+`="served"`)
 
-// judged selects what the report's shares of good and failed requests are shares of: requests that were served or failed.
+// judged selects what the report's share of failed requests is a share of: requests that were served or failed.
 var judged = label(semconv.Outcome) + `=~"served|failed"`
 
 // rate returns the rate per second of a series, over the interval that suits the chart.

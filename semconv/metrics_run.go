@@ -40,6 +40,11 @@ var (
 		Name: "mooncake.requests.good", Unit: "{request}",
 		Description: "Served requests within the service level of the run",
 	}
+	// RequestsJudged is a counter, only in runs with a service level: [RequestsGood] as a share of it is the report's.
+	RequestsJudged = Metric{
+		Name: "mooncake.requests.judged", Unit: "{request}",
+		Description: "Requests of which it is known whether they meet the service level of the run: served, failed, or stopped when they had missed it",
+	}
 	// ChunksReceived is a counter: a chunk counts from the moment at which it arrives.
 	ChunksReceived = Metric{
 		Name: "mooncake.chunks.received", Unit: "{chunk}",

@@ -99,6 +99,9 @@ const (
 	tries   = 3 // probes at one load that are no evidence, until the load counts as the client's limit
 	step    = 2 // factor by which a search goes beyond the known loads
 	failing = "failed requests"
+	cutOff  = "requests cut off by the end of the run"
+
+	cutOffShare = "cut_off_share" // the verdict's metric for them
 
 	undecided = "undecided" // verdict of a run that is too small for one
 )
@@ -172,7 +175,7 @@ func (s *Search) Run(ctx context.Context, before []Trial) (*Capacity, error) {
 }
 
 // enginesOwn are the reasons of a verdict that are about the engine, not about the measurement.
-var enginesOwn = []string{"failed_share", "no_request_served"}
+var enginesOwn = []string{"failed_share", "no_request_served", cutOffShare}
 
 // trial makes a trial from a run.
 func (s *Search) trial(p Planned, r *Run) (Trial, error) {
@@ -184,8 +187,11 @@ func (s *Search) trial(p Planned, r *Run) (Trial, error) {
 	t.Evidence = r.Verdict == ValidVerdict || len(r.Reasons) > 0 && !slices.ContainsFunc(r.Reasons, func(reason string) bool { return !slices.Contains(enginesOwn, reason) })
 	t.Met = true
 	worst := 1.0
-	if t.Failed > s.MaxFailed {
+	switch {
+	case t.Failed > s.MaxFailed:
 		t.Met, t.Missed = false, failing
+	case slices.Contains(r.Reasons, cutOffShare): // the figures lack the slowest requests, so they cannot show that objectives are met
+		t.Met, t.Missed = false, cutOff
 	}
 	for _, o := range s.Objectives {
 		v, ok, err := r.value(o)
@@ -201,7 +207,7 @@ func (s *Search) trial(p Planned, r *Run) (Trial, error) {
 		t.Values[o.String()] = v
 		if excess := o.excess(v); excess > worst {
 			t.Met = false
-			if worst = excess; t.Missed != failing {
+			if worst = excess; t.Missed != failing && t.Missed != cutOff {
 				t.Missed = o.String()
 			}
 		}

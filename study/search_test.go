@@ -322,6 +322,23 @@ func TestSearchEvidence(t *testing.T) {
 	}
 }
 
+// TestSearchCutOff: a probe whose slowest requests the end of the run cut off does not meet the objectives, whatever its figures say.
+func TestSearchCutOff(t *testing.T) {
+	s := cliff(t, 2, 9)
+	probe := s.Probe
+	s.Probe = func(ctx context.Context, p Planned) (*Run, error) {
+		r, err := probe(ctx, Planned{Number: p.Number, Load: min(p.Load, 1), Seed: p.Seed})
+		if p.Load > 2 {
+			r.Verdict, r.Reasons = "degraded", []string{"cut_off_share"}
+		}
+		return r, err
+	}
+	c, err := s.Run(t.Context(), nil)
+	if err != nil || c.Answer != CapacityFound || c.First != cutOff {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
 // TestSearchDisturbed: a load at which no probe counts is not the client's limit if probes at higher loads count, and is left out.
 func TestSearchDisturbed(t *testing.T) {
 	s := cliff(t, 2.7, 9)

@@ -69,7 +69,9 @@ type Facts struct {
 	OutputShort     Fact // served rows with fewer output tokens than asked ÷ served rows
 	EstimatedTokens Fact // served rows whose output tokens are counted in chunks ÷ served rows
 	RetriedShare    Fact // rows that the engine may have had more than once (measure.Record.Resent) ÷ rows sent
+	Reconnected     Fact // rows that took several attempts because there was no connection (measure.Rows.Reconnected) ÷ rows sent
 	FailedShare     Fact // rows that failed ÷ rows served or failed
+	CutOffShare     Fact // rows whose requests the end of the run cut off ÷ these and the rows served or failed
 
 	// Steady says that the steady state was requested. SteadyRequests is the number of requests that began in it. SteadyLatency is the 90th
 	// percentile of their latency ÷ the length of the steady state.

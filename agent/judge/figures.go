@@ -40,7 +40,9 @@ func FromFigures(f *measure.Figures) Facts {
 		OutputShort:     share(f.Tokens.OutputShort, f.Rows.Served),
 		EstimatedTokens: share(f.Tokens.Estimated, f.Rows.Served),
 		RetriedShare:    share(f.Rows.Retried, f.Schedule.Dispatched),
+		Reconnected:     share(f.Rows.Reconnected, f.Schedule.Dispatched),
 		FailedShare:     share(f.Rows.Failed, f.Rows.Served+f.Rows.Failed),
+		CutOffShare:     share(f.Rows.CutOff, f.Rows.Served+f.Rows.Failed+f.Rows.CutOff),
 	}
 }
 

@@ -43,7 +43,9 @@
 //	output_tokens_short      1 %         never                                 an engine without ignore_eos cannot do better, so the run is labelled and not refused
 //	output_tokens_estimated  1 %         never                                 a chunk may hold several tokens, so throughputs and per-token latencies are estimates
 //	retried_share            0.1 %       5 %                                   retries are off by default; requests that were sent twice are not in the latencies
+//	reconnected_share        1 %         never                                 as failed_share, because without retries they would have failed; the engine had no load that the trace does not have
 //	failed_share             1 %         never                                 1 % is what a run may fail by default; the figures of the rest stand, whatever the share
+//	cut_off_share            1 %         never                                 as failed_share: the slowest requests are missing in the latencies, but the figures of the rest stand
 //	steady_latency_share     33 %        never       100 steady requests       a state is steady when what was in flight has been replaced a few times
 //	shard_clocks             10 ms       250 ms                                the bounds of lateness_p99: a request may be this much later than those of other shards
 //	run_breaks               0           never                                 what was in flight is lost, and the engine may have forgotten what it had cached; the figures of each part stand

@@ -150,6 +150,8 @@ func TestJudge(t *testing.T) {
 		{"unknown prompt tokens are a note", func(f *Facts) { f.PromptUnknown = Know(1) }, Valid, []string{"prompt_tokens_unknown: valid"}},
 		{"hiccups are named before they matter", func(f *Facts) { f.HiccupShare = Know(0.02) }, Valid, []string{"hiccup_share: valid"}},
 		{"one of 12,031 prompts has another length", func(f *Facts) { f.PromptDifferent = Know(1. / 12031) }, Valid, []string{"prompt_tokens_different: valid"}},
+		{"one in four got no connection at first", func(f *Facts) { f.Reconnected = Know(0.24) }, Degraded, []string{"reconnected_share: degraded"}},
+		{"one in fifty was cut off by the end: the slowest are missing", func(f *Facts) { f.CutOffShare = Know(0.02) }, Degraded, []string{"cut_off_share: degraded"}},
 		{"not a number is unknown", func(f *Facts) { f.CPUShare = Know(math.NaN()) }, Valid, nil},
 		{"nearly all failed: never invalid", func(f *Facts) { f.FailedShare = Know(0.99) }, Degraded, []string{"failed_share: degraded"}},
 		{"one in a hundred failed", func(f *Facts) { f.FailedShare = Know(0.01) }, Valid, []string{"failed_share: valid"}},

@@ -93,7 +93,9 @@ var rules = []rule{
 	{"output_tokens_short", "%", 1, never, 0, fact, func(f *Facts) Fact { return f.OutputShort }},
 	{"output_tokens_estimated", "%", 1, never, 0, fact, func(f *Facts) Fact { return f.EstimatedTokens }},
 	{"retried_share", "%", 0.1, 5, 0, fact, func(f *Facts) Fact { return f.RetriedShare }},
+	{"reconnected_share", "%", 1, never, 0, fact, func(f *Facts) Fact { return f.Reconnected }},
 	{"failed_share", "%", 1, never, 0, fact, func(f *Facts) Fact { return f.FailedShare }},
+	{"cut_off_share", "%", 1, never, 0, fact, func(f *Facts) Fact { return f.CutOffShare }},
 	{"steady_latency_share", "%", 33, never, 33, need{steady, 100}, func(f *Facts) Fact {
 		if !f.Steady { // then there is no steady state to be too short
 			return Know(0)

@@ -71,7 +71,7 @@ func (a *Aggregate) Add(r *Record) {
 	if !a.opt.Window.began(r) {
 		return
 	}
-	a.counts.Rows.add(r.Outcome)
+	a.counts.Rows.add(r, &a.opt.SLO)
 	a.addParts(r)
 	switch r.Outcome {
 	case Failed:
@@ -165,6 +165,7 @@ func (a *Aggregate) addSent(r *Record) {
 		}
 	}
 	countIf(&a.counts.Rows.Retried, r.Resent())
+	countIf(&a.counts.Rows.Reconnected, r.Retried() && !r.Resent())
 	countIf(&a.counts.Rows.Resent, x.Resent > 0)
 	connections.Replays += int64(x.Replays)
 	if x.Wire > clock.Never {
@@ -266,7 +267,7 @@ func (a *Aggregate) addRate(x *send.Exchange) {
 
 // addServed adds the latencies of a served row that was sent once.
 func (a *Aggregate) addServed(r *Record) {
-	if r.Resent() {
+	if r.Retried() {
 		return
 	}
 	for id := range a.hist {
@@ -309,7 +310,7 @@ func (a *Aggregate) record(id ID, d time.Duration) { a.hist[id].record(clock.Mil
 //
 // The single numbers, over served rows unless their formula says otherwise: benchmark_duration is AIPerf's, from the first Start to the
 // last content; the throughputs are their counts divided by it. request_error_rate is 100·failed ÷ (served + failed), and
-// good_request_fraction good ÷ (served + failed). e2e_normalized_interactivity is 1 ÷ percentile(latency ÷ OSL). peak_concurrency counts
+// good_request_fraction is good ÷ (served + failed + stopped after they had missed the service level, [SLO.Missed]). e2e_normalized_interactivity is 1 ÷ percentile(latency ÷ OSL). peak_concurrency counts
 // all requests in flight from Start to End, served or not, at a resolution of PeakWidth; peak_output_token_throughput is the fullest window
 // of one second of the run's clock (vLLM's rule). For a [Window], the duration is its length, and its throughputs are documented there.
 func (a *Aggregate) Figures() *Figures {
@@ -358,8 +359,8 @@ func (a *Aggregate) singles(set func(ID, float64)) {
 	}
 	if a.opt.SLO.Any() {
 		set(GoodCount, float64(a.good))
-		if served+failed > 0 {
-			set(GoodFraction, float64(a.good)/(served+failed))
+		if judged := a.counts.Rows.Judged(); judged > 0 {
+			set(GoodFraction, float64(a.good)/float64(judged))
 		}
 	}
 	d, ok := between(a.firstStart, a.lastContent)

@@ -88,10 +88,11 @@ func TestWhoCountsWhere(t *testing.T) {
 	add(a, func(r *Record) { r.Outcome = Cancelled })
 	add(a, func(r *Record) { r.Exchange.Attempts = 2; r.Exchange.Start = 500 * ms })
 	add(a, func(r *Record) { r.Exchange.Replays, r.Exchange.Resent = 2, 1 })
+	add(a, func(r *Record) { r.Exchange.Attempts, r.Exchange.Unconnected = 3, 2 })
 	add(a, func(r *Record) { r.Exchange.Replays = 1 }) // the engine never had the whole first copy of the request
 
 	f := a.Figures()
-	want := Rows{Total: 9, Served: 4, Failed: 3, Cancelled: 1, Skipped: 1, Retried: 3, RetriedServed: 2, Resent: 1}
+	want := Rows{Total: 10, Served: 5, Failed: 3, Cancelled: 1, Skipped: 1, Retried: 3, RetriedServed: 2, Resent: 1, Reconnected: 1}
 	if f.Connections.Replays != 3 {
 		t.Errorf("%d replays, want 3", f.Connections.Replays)
 	}
@@ -105,21 +106,21 @@ func TestWhoCountsWhere(t *testing.T) {
 		t.Error(d)
 	}
 	if n := stat(t, f, TTFT).Count; n != 2 {
-		t.Errorf("%d latencies, want those of the two rows that the engine got once", n)
+		t.Errorf("%d latencies, want those of the two rows that were sent at the first attempt", n)
 	}
-	if n := stat(t, f, OutputLength).Count; n != 4 {
+	if n := stat(t, f, OutputLength).Count; n != 5 {
 		t.Errorf("%d output lengths, want those of rows sent twice too", n)
 	}
-	// 100 · 3 ÷ (4 + 3): cancelled and skipped rows are neither good nor bad.
-	near(t, "error rate", stat(t, f, ErrorRate).Avg, 300./7, 1e-9)
+	// 100 · 3 ÷ (5 + 3): cancelled and skipped rows are neither good nor bad.
+	near(t, "error rate", stat(t, f, ErrorRate).Avg, 300./8, 1e-9)
 	// The retried row started at 500: 1160 − 500.
 	near(t, "duration", stat(t, f, Duration).Avg, 0.66, 1e-9)
 	// All but the skipped row were dispatched, and are late by 1 ms.
-	if n := stat(t, f, Lateness).Count; n != 8 {
-		t.Errorf("%d latenesses, want 8", n)
+	if n := stat(t, f, Lateness).Count; n != 9 {
+		t.Errorf("%d latenesses, want 9", n)
 	}
-	// Eight were in flight at 1002…1170.
-	near(t, "peak", stat(t, f, PeakConcurrency).Avg, 8, 0)
+	// Nine were in flight at 1002…1170.
+	near(t, "peak", stat(t, f, PeakConcurrency).Avg, 9, 0)
 }
 
 func TestScheduleFidelity(t *testing.T) {
@@ -212,6 +213,32 @@ func TestCoalescedGapsStay(t *testing.T) {
 	}
 	if s := stat(t, f, InterChunk); s.Count != 3 || s.Min != 0 {
 		t.Errorf("the gap of 0 was smoothed away: %+v", s)
+	}
+}
+
+// TestGoodFraction: a request that was stopped counts as not good once it has missed an objective, in the whole and in its part. One that
+// had not missed any does not count.
+func TestGoodFraction(t *testing.T) {
+	a := NewAggregate(Options{SLO: SLO{E2E: 158 * ms}})
+	for _, change := range []func(*Record){
+		func(*Record) {},
+		func(r *Record) { r.Outcome, r.Reason = Failed, "429" },
+		func(r *Record) { r.Outcome, r.Reason, r.Exchange.End = Cancelled, CancelEnd, 1161*ms },
+		func(r *Record) { r.Outcome, r.Reason, r.Exchange.End = Cancelled, "cancelled", 1161*ms },
+		func(r *Record) { r.Outcome, r.Reason, r.Exchange.End = Cancelled, CancelEnd, 1160*ms },
+	} {
+		r := served()
+		r.Exchange.Instance = "one"
+		change(r)
+		a.Add(r)
+	}
+	f := a.Figures()
+	near(t, "good fraction", stat(t, f, GoodFraction).Avg, 1./4, 1e-9)
+	want := Rows{Total: 5, Served: 1, Failed: 1, Cancelled: 3, CutOff: 2, CutOffMissed: 2}
+	for _, got := range []Rows{f.Rows, f.Servers[0].Rows} {
+		if d := cmp.Diff(want, got); d != "" {
+			t.Error(d)
+		}
 	}
 }
 

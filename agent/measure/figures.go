@@ -66,6 +66,10 @@ type Rows struct {
 	Failed    int64 `json:"failed"`
 	Cancelled int64 `json:"cancelled"`
 	Skipped   int64 `json:"skipped"`
+	// CutOff counts those of Cancelled that the end of the run cut off (CancelEnd). CutOffMissed counts those of Cancelled that had missed the
+	// service level by the time at which they were stopped: whatever would have followed, they are not good.
+	CutOff       int64 `json:"cut_off,omitempty"`
+	CutOffMissed int64 `json:"cut_off_missed,omitempty"`
 	// Disconnected counts the rows whose connections were closed on purpose. They do not count as failures.
 	Disconnected int64 `json:"disconnected,omitempty"`
 	// Retried counts the rows that the engine may have received more than once (Record.Resent), whatever their outcome. RetriedServed
@@ -74,7 +78,14 @@ type Rows struct {
 	RetriedServed int64 `json:"retried_served"`
 	// Resent counts those of Retried whose whole request was sent again because a kept connection died.
 	Resent int64 `json:"resent"`
+	// Reconnected counts the rows that the engine received once at most, but that took more than one attempt, because the others got no
+	// connection. They were late, and no latency includes them.
+	Reconnected int64 `json:"reconnected,omitempty"`
 }
+
+// Judged returns the number of rows of which it is known whether they meet the service level: those served or failed, and those that were
+// stopped when they had missed it.
+func (r *Rows) Judged() int64 { return r.Served + r.Failed + r.CutOffMissed }
 
 // Reason is a class of failure or a reason for skipping, with its count and the first message.
 type Reason struct {

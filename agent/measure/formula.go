@@ -99,7 +99,7 @@ func (r *Record) TPOT() (time.Duration, bool) { return r.perToken(r.Exchange.Fir
 
 // perToken returns the time from an instant to the last token, divided by the tokens after the first.
 func (r *Record) perToken(from time.Duration) (time.Duration, bool) {
-	n, _ := r.OutputTokens()
+	n := r.choiceTokens()
 	d, ok := r.Latency(from)
 	if !ok || !r.streamed() || n < 2 || len(r.Exchange.At) < 2 {
 		return 0, false
@@ -110,7 +110,7 @@ func (r *Record) perToken(from time.Duration) (time.Duration, bool) {
 // TPOTWithFirst returns request latency / OSL, including the prefill: GuideLLM's TPOT, inference-perf's NTPOT, and the inverse of AIPerf's
 // e2e_normalized_interactivity.
 func (r *Record) TPOTWithFirst() (time.Duration, bool) {
-	n, _ := r.OutputTokens()
+	n := r.choiceTokens()
 	d, ok := r.Latency(r.Exchange.Start)
 	if !ok || n < 1 {
 		return 0, false
@@ -134,6 +134,16 @@ func (r *Record) OutputTokens() (n int64, estimated bool) {
 	return n, true
 }
 
+// choiceTokens returns the number of output tokens of choice 0, whose chunks the times are of. Servers count the tokens of all choices
+// together, so they are assumed to be equally long.
+func (r *Record) choiceTokens() int64 {
+	n, _ := r.OutputTokens()
+	if x := &r.Exchange; x.Usage.Completion > send.Unknown || x.Tokens != nil {
+		n /= int64(max(1, x.Choices))
+	}
+	return n
+}
+
 // InputTokens returns the input sequence length (ISL): the server's count, else the tokens in the body, else the row's length. The last two
 // are estimates.
 func (r *Record) InputTokens() (n int64, estimated bool) {
@@ -155,7 +165,7 @@ func (r *Record) CapWait() (time.Duration, bool) { return between(r.Dispatched, 
 // long), connection set-up, wait for a pooled connection and the write of the body. It starts at Admitted, which equals Dispatched in a run without a cap, so that waiting for a cap is not
 // counted as the client's delay. A request that was sent again has none, because its wire time is that of the last attempt.
 func (r *Record) WireLag() (time.Duration, bool) {
-	if r.Resent() {
+	if r.Retried() {
 		return 0, false
 	}
 	return between(r.Admitted, r.Wire())
@@ -164,9 +174,14 @@ func (r *Record) WireLag() (time.Duration, bool) {
 // SendGap returns Wire − Intended: the part that latencies from the wire leave out (coordinated omission).
 func (r *Record) SendGap() (time.Duration, bool) { return between(r.Intended, r.Wire()) }
 
-// Resent reports whether the engine may have received the request more than once: after a further attempt, or because the whole request was
-// sent again when its kept connection died. Its times are those of the last attempt, so no latency includes it.
-func (r *Record) Resent() bool { return r.Exchange.Attempts > 1 || r.Exchange.Resent > 0 }
+// Retried reports whether the request took more than one attempt, or was sent again as a whole because its kept connection died. Its times
+// are those of the last attempt, so no latency includes it.
+func (r *Record) Retried() bool { return r.Exchange.Attempts > 1 || r.Exchange.Resent > 0 }
+
+// Resent reports whether the engine may have received the request more than once. An attempt that got no connection does not count.
+func (r *Record) Resent() bool {
+	return r.Exchange.Attempts-r.Exchange.Unconnected > 1 || r.Exchange.Resent > 0
+}
 
 // PromptError returns the number of prompt tokens that the server counted minus those that the row has; false if Prompt says that the two
 // cannot be compared.

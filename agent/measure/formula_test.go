@@ -183,6 +183,23 @@ func TestLatencyWithoutContent(t *testing.T) {
 	}
 }
 
+// TestTimePerTokenOfChoices: a reply of two choices has twice the tokens, and each of them comes as fast.
+func TestTimePerTokenOfChoices(t *testing.T) {
+	one, two := served(), served()
+	two.Exchange.Choices = 2
+	two.Exchange.Usage.Completion *= 2
+	for name, of := range map[string]span{"ITL": (*Record).ITL, "TPOT": (*Record).TPOT, "TPOT with first": (*Record).TPOTWithFirst} {
+		want, _ := of(one)
+		if got, ok := of(two); !ok || got != want {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+	one.Exchange.Usage.Completion, one.Exchange.Choices = send.Unknown, 2 // then the chunks of one choice are counted
+	if got, _ := one.ITL(); got != 20*ms {
+		t.Errorf("ITL of 3 gaps in 60 ms: %v", got)
+	}
+}
+
 // TestFacts: the facts about a record that figures, spans, metrics and files share.
 func TestFacts(t *testing.T) {
 	edit := func(f func(*Record)) *Record { r := served(); f(r); return r }
@@ -195,6 +212,7 @@ func TestFacts(t *testing.T) {
 	}{
 		{"served", served(), false, 0, 1000, 512, true, true},
 		{"a second attempt", edit(func(r *Record) { r.Exchange.Attempts = 2 }), true, 0, 1000, 512, true, true},
+		{"a second attempt, after one without a connection", edit(func(r *Record) { r.Exchange.Attempts, r.Exchange.Unconnected = 2, 1 }), false, 0, 1000, 512, true, true},
 		{"the whole request sent again on another connection", edit(func(r *Record) { r.Exchange.Replays, r.Exchange.Resent = 1, 1 }), true, 0, 1000, 512, true, true},
 		{"sent again before the first connection had taken the whole request", edit(func(r *Record) { r.Exchange.Replays = 1 }), false, 0, 1000, 512, true, true},
 		{"three tokens too few", edit(func(r *Record) { r.Prompt, r.Exchange.Usage.Prompt = AgreeDifferent, 997 }), false, -3, 1000, 512, true, true},

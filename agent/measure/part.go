@@ -99,7 +99,7 @@ func (all parts) of(name string, limit int) *part {
 
 // add counts a record.
 func (p *part) add(r *Record, slo *SLO) {
-	p.Rows.add(r.Outcome)
+	p.Rows.add(r, slo)
 	if slo.Any() && p.Good == nil {
 		p.Good = new(int64)
 	}
@@ -110,7 +110,7 @@ func (p *part) add(r *Record, slo *SLO) {
 		return
 	}
 	countIf(p.Good, p.Good != nil && slo.Good(r))
-	if r.Resent() {
+	if r.Retried() {
 		return
 	}
 	u := r.Exchange.Usage
@@ -206,7 +206,9 @@ func (a *Aggregate) addParts(r *Record) {
 }
 
 // add counts a row by its outcome.
-func (r *Rows) add(o Outcome) {
+func (r *Rows) add(of *Record, slo *SLO) {
 	r.Total++
-	*[...]*int64{Served: &r.Served, Failed: &r.Failed, Cancelled: &r.Cancelled, Skipped: &r.Skipped, Disconnected: &r.Disconnected}[o]++
+	*[...]*int64{Served: &r.Served, Failed: &r.Failed, Cancelled: &r.Cancelled, Skipped: &r.Skipped, Disconnected: &r.Disconnected}[of.Outcome]++
+	countIf(&r.CutOff, of.Outcome == Cancelled && of.Reason == CancelEnd)
+	countIf(&r.CutOffMissed, slo.Missed(of))
 }

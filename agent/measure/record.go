@@ -52,6 +52,10 @@ const (
 	SkipAborted       = "aborted"            // the run reached its own error limit and ended early
 )
 
+// CancelEnd is the Record.Reason of a cancelled row whose request had not ended when the run did, after its grace. Unlike an interrupt, which
+// says itself that the run is not whole, this leaves out the slowest requests of a run that counts as complete.
+const CancelEnd = "cut_off"
+
 // CancelBroken is the Record.Reason of a cancelled row that had been sent, or was about to be, when its run was cut short. Its result is
 // not known.
 const CancelBroken = "broken_off"

@@ -24,14 +24,16 @@ var objectives = []struct {
 	limit func(*SLO) *time.Duration
 	of    span
 	must  bool // a reply without the figure misses the objective; if must is false, it meets the objective
+	// sofar is the least value that the figure can still have for a request that was stopped; nil: any, because later tokens lower a mean.
+	sofar span
 }{
-	{[]string{"ttft", "time_to_first_token"}, func(s *SLO) *time.Duration { return &s.TTFT }, from(start, (*Record).TTFT), true},
-	{[]string{"ttst", "time_to_second_token"}, func(s *SLO) *time.Duration { return &s.TTST }, (*Record).TTST, false},
-	{[]string{"itl", "inter_token_latency"}, func(s *SLO) *time.Duration { return &s.ITL }, (*Record).ITL, false},
-	{[]string{"tpot", "time_per_output_token"}, func(s *SLO) *time.Duration { return &s.TPOT }, (*Record).TPOT, false},
-	{[]string{"e2e", "e2el", "request_latency"}, func(s *SLO) *time.Duration { return &s.E2E }, from(start, (*Record).Latency), true},
-	{[]string{"ttfo", "time_to_first_output_token"}, func(s *SLO) *time.Duration { return &s.TTFO }, (*Record).TTFO, true},
-	{[]string{"decode", "decode_duration"}, func(s *SLO) *time.Duration { return &s.Decode }, (*Record).DecodeDuration, false},
+	{[]string{"ttft", "time_to_first_token"}, func(s *SLO) *time.Duration { return &s.TTFT }, from(start, (*Record).TTFT), true, orWaited(from(start, (*Record).TTFT))},
+	{[]string{"ttst", "time_to_second_token"}, func(s *SLO) *time.Duration { return &s.TTST }, (*Record).TTST, false, (*Record).TTST},
+	{[]string{"itl", "inter_token_latency"}, func(s *SLO) *time.Duration { return &s.ITL }, (*Record).ITL, false, nil},
+	{[]string{"tpot", "time_per_output_token"}, func(s *SLO) *time.Duration { return &s.TPOT }, (*Record).TPOT, false, nil},
+	{[]string{"e2e", "e2el", "request_latency"}, func(s *SLO) *time.Duration { return &s.E2E }, from(start, (*Record).Latency), true, (*Record).waited},
+	{[]string{"ttfo", "time_to_first_output_token"}, func(s *SLO) *time.Duration { return &s.TTFO }, (*Record).TTFO, true, orWaited((*Record).TTFO)},
+	{[]string{"decode", "decode_duration"}, func(s *SLO) *time.Duration { return &s.Decode }, (*Record).DecodeDuration, false, (*Record).DecodeDuration},
 }
 
 // objective returns the field of an SLO for the objective with a name, or nil.
@@ -95,10 +97,10 @@ func (s SLO) String() string {
 	return strings.Join(parts, ",")
 }
 
-// Good reports whether the record meets every objective. It must have been served and sent once. A reply of one token has no inter-token
+// Good reports whether the record meets every objective. It must have been served at the first attempt. A reply of one token has no inter-token
 // figure and meets the objectives for such figures (vLLM's rule); a reply without a first token misses ttft.
 func (s *SLO) Good(r *Record) bool {
-	if r.Outcome != Served || r.Resent() {
+	if r.Outcome != Served || r.Retried() {
 		return false
 	}
 	for _, o := range objectives {
@@ -109,4 +111,38 @@ func (s *SLO) Good(r *Record) bool {
 		}
 	}
 	return true
+}
+
+// Missed reports whether a request that was stopped had missed an objective by then, for example because its first token was overdue, so
+// that no further reply could have made it good. If it had not, it is not known whether it would have been good.
+func (s *SLO) Missed(r *Record) bool {
+	if r.Outcome != Cancelled || !r.Sent {
+		return false
+	}
+	for _, o := range objectives {
+		if limit := *o.limit(s); limit > 0 && o.sofar != nil {
+			if d, ok := o.sofar(r); ok && d > limit {
+				return true
+			}
+		}
+	}
+	return s.Any() && r.Retried()
+}
+
+// Judges reports whether it is known if a record meets the objectives: [Rows.Judged] counts these.
+func (s *SLO) Judges(r *Record) bool {
+	return r.Outcome == Served || r.Outcome == Failed || s.Missed(r)
+}
+
+// waited returns the time from the start of a request to its end, whatever had come by then.
+func (r *Record) waited() (time.Duration, bool) { return between(r.Exchange.Start, r.Exchange.End) }
+
+// orWaited returns a span that is the time waited so far while the reply lacks what the figure needs.
+func orWaited(of span) span {
+	return func(r *Record) (time.Duration, bool) {
+		if d, ok := of(r); ok {
+			return d, true
+		}
+		return r.waited()
+	}
 }

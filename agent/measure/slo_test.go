@@ -86,3 +86,38 @@ func TestGood(t *testing.T) {
 		}
 	}
 }
+
+// TestMissed: a request that was stopped has missed an objective that no further reply could have met, and no other.
+func TestMissed(t *testing.T) {
+	stopped := func(r *Record) { r.Outcome = Cancelled; r.Exchange.End = 1162 * ms } // 160 ms after its start
+	silent := func(r *Record) {
+		stopped(r)
+		r.Exchange.At, r.Exchange.FirstAnswer, r.Exchange.FirstEvent = nil, clock.Never, clock.Never
+	}
+	for _, test := range []struct {
+		name   string
+		slo    SLO
+		change func(*Record)
+		want   bool
+	}{
+		{"no first token, but still in time", SLO{TTFT: 160 * ms, TTFO: 160 * ms, E2E: 160 * ms, ITL: ms, TPOT: ms, TTST: ms, Decode: ms}, silent, false},
+		{"no first token within its limit", SLO{TTFT: 159 * ms}, silent, true},
+		{"no answer within its limit", SLO{TTFO: 159 * ms}, silent, true},
+		{"not ended within its limit", SLO{E2E: 159 * ms}, stopped, true},
+		{"first token in time", SLO{TTFT: 98 * ms}, stopped, false},
+		{"first token too late", SLO{TTFT: 97 * ms}, stopped, true},
+		{"second token too late", SLO{TTST: 9 * ms}, stopped, true},
+		{"decoding for too long", SLO{Decode: 59 * ms}, stopped, true},
+		{"the mean of the gaps can still fall", SLO{ITL: ms, TPOT: ms}, stopped, false},
+		{"sent twice", SLO{E2E: 1000 * ms}, func(r *Record) { stopped(r); r.Exchange.Attempts = 2 }, true},
+		{"no objectives", SLO{}, func(r *Record) { stopped(r); r.Exchange.Attempts = 2 }, false},
+		{"never sent", SLO{E2E: ms}, func(r *Record) { stopped(r); r.Sent = false }, false},
+		{"closed on purpose", SLO{E2E: ms}, func(r *Record) { r.Outcome = Disconnected }, false},
+	} {
+		r := served()
+		test.change(r)
+		if got := test.slo.Missed(r); got != test.want {
+			t.Errorf("%s: %v", test.name, got)
+		}
+	}
+}

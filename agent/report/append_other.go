@@ -7,8 +7,5 @@ package report
 
 import "os"
 
-// appendNow appends to a file.
-func appendNow(f *os.File, p []byte) error {
-	_, err := f.Write(p)
-	return err
-}
+// appendNow appends to a file, and returns the number of bytes that were written.
+func appendNow(f *os.File, p []byte) (int, error) { return f.Write(p) }

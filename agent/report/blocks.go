@@ -117,6 +117,7 @@ func (r *Report) rowLines(p palette) (b block) {
 	b.when(line != "", "%s", p.yellow(line))
 	b.when(n.Retried > 0, "%v sent more than once, %v of them served and left out of the latencies%s", n.Retried, n.RetriedServed,
 		wordsWhen(n.Resent > 0, "; %v because a kept connection died with the whole request", n.Resent))
+	b.when(n.Reconnected > 0, "%v more got a connection at a later attempt only, or never; no latency includes them", n.Reconnected)
 	d, ok := r.figures.Stat(measure.Duration)
 	b.when(ok, "%s s from the first request to the last token, %v input and %v output tokens",
 		grouped(d.Avg), r.count(measure.TotalInput), r.count(measure.TotalOutput))
@@ -169,8 +170,10 @@ func reasonLines(reasons []measure.Reason) (b block) {
 func (r *Report) goodputLines() (b block) {
 	slo := r.figures.SLO
 	fraction, _ := r.Shown().Stat(measure.GoodFraction)
-	b.when(slo.Any(), "%v requests (%s) within %s",
-		wholeNumber(r.Shown(), measure.GoodCount), percent(fraction.Avg), strings.ReplaceAll(slo.String(), ",", ", "))
+	missed := r.Shown().Rows.CutOffMissed
+	b.when(slo.Any(), "%v requests (%s) within %s%s",
+		wholeNumber(r.Shown(), measure.GoodCount), percent(fraction.Avg), strings.ReplaceAll(slo.String(), ",", ", "),
+		wordsWhen(missed > 0, "; %v were cancelled after they had missed it, and count as not good", missed))
 	return b
 }
 
@@ -276,8 +279,8 @@ func partLine(name string, f measure.PartFigures) string {
 	if f.TTFT.Count > 0 {
 		line += fmt.Sprintf("; TTFT p50 %s, p99 %s ms", fine(f.TTFT.P50), fine(f.TTFT.P99))
 	}
-	if f.Good != nil && f.Rows.Served+f.Rows.Failed > 0 {
-		line += "; " + percent(float64(*f.Good)/float64(f.Rows.Served+f.Rows.Failed)) + " within the service level"
+	if judged := f.Rows.Judged(); f.Good != nil && judged > 0 {
+		line += "; " + percent(float64(*f.Good)/float64(judged)) + " within the service level"
 	}
 	if f.PromptTokens > 0 {
 		line += "; " + percent(float64(f.CachedTokens)/float64(f.PromptTokens)) + " of the prompt tokens cached"

@@ -110,9 +110,11 @@ func (r *result) append(dst []byte) ([]byte, error) {
 
 	m.count(`"status":`, int64(r.Status))
 	m.count(`"attempts":`, int64(r.Attempts))
+	m.count(`"unconnected_attempts":`, int64(r.Unconnected))
 	m.count(`"replays":`, int64(r.Replays))
 	m.count(`"resent":`, int64(r.Resent))
 	m.flag(`"connection_reused":`, r.Reused)
+	m.count(`"choices":`, int64(r.Choices))
 	m.text(`"finish_reason":`, r.FinishReason)
 	m.text(`"server":`, r.Server)
 	m.text(`"instance":`, r.Instance)

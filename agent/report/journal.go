@@ -34,6 +34,11 @@ import (
 // is written before the row's request is sent. Like every file of a run, it has no secret and no text of a prompt.
 const JournalFile = "resume.jsonl"
 
+// A journal that could not be written, as on a full disk, lacks requests that were sent, and a resumed run would send them again. So it gets
+// this suffix at once, by which --resume refuses it. A torn last line alone does not show that: a journal that was written until the process
+// died can have one, too, and its request was not sent.
+const incompleteSuffix = ".incomplete"
+
 // Beginning describes what a resumed part must have in common with its run.
 type Beginning struct {
 	Version string `json:"schema_version"` // SchemaVersion
@@ -65,12 +70,12 @@ type Part struct {
 type Journal struct {
 	mu    sync.Mutex
 	file  *os.File
+	path  string // its name now
 	shift time.Duration
 	lost  int64
-	err   error // the first
+	err   error // the first; then the file has its incompleteSuffix
 
 	lines []byte        // that wait: of requests that are not due yet
-	few   int64         // the number of these lines
 	last  time.Duration // when the last one was added
 	due   atomic.Int64  // the first time at which one of the lines must be in the file, in ns; math.MaxInt64 if none waits
 	// goesOn says that it is the journal of a resumed run.
@@ -80,8 +85,10 @@ type Journal struct {
 // Begin begins the records and the journal of a run in its directory. It replaces those of an earlier run: its journal is removed first, so
 // that the records of one run cannot be mistaken for those of another.
 func Begin(dir string, sidecar *mooncake.Meta, b Beginning) (*Requests, *Journal, error) {
-	if err := os.Remove(filepath.Join(dir, JournalFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fmt.Errorf("output directory cannot be written to: %w; choose another one with --out", err)
+	for _, name := range []string{JournalFile, JournalFile + incompleteSuffix} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, nil, fmt.Errorf("output directory cannot be written to: %w; choose another one with --out", err)
+		}
 	}
 	q, err := CreateRequests(dir, sidecar)
 	if err != nil {
@@ -113,7 +120,7 @@ func openJournal(path string, goesOn bool) (*Journal, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s cannot be written: %w", JournalFile, err)
 	}
-	j := &Journal{file: f, goesOn: goesOn}
+	j := &Journal{file: f, path: path, goesOn: goesOn}
 	j.due.Store(math.MaxInt64)
 	return j, nil
 }
@@ -158,7 +165,6 @@ func (j *Journal) Sent(row int64, at time.Duration, clk clock.Clock) {
 	j.lines = strconv.AppendInt(append(j.lines, `{"sent":`...), row, 10)
 	j.lines = strconv.AppendFloat(append(j.lines, `,"at":`...), millis(at+j.shift), 'f', 3, 64)
 	j.lines = append(j.lines, '}', '\n')
-	j.few++
 	j.due.Store(min(j.due.Load(), int64(at)))
 	// The clock is read after due is stored: either Due sees the line, or Due was called for a time before the one that is read here.
 	now := clk.Now()
@@ -181,13 +187,17 @@ func (j *Journal) Due(now time.Duration) {
 
 // flush writes the lines that wait. The caller holds the lock.
 func (j *Journal) flush() {
-	if j.few > 0 && j.err == nil {
-		j.err = appendNow(j.file, j.lines)
+	written := 0
+	if len(j.lines) > 0 && j.err == nil {
+		if written, j.err = appendNow(j.file, j.lines); j.err != nil {
+			j.path += incompleteSuffix
+			j.err = errors.Join(j.err, os.Rename(j.file.Name(), j.path))
+		}
 	}
 	if j.err != nil {
-		j.lost += j.few
+		j.lost += int64(bytes.Count(j.lines[written:], []byte("\n")))
 	}
-	j.lines, j.few = j.lines[:0], 0
+	j.lines = j.lines[:0]
 	j.due.Store(math.MaxInt64)
 }
 
@@ -199,8 +209,21 @@ func (j *Journal) Abandon() error {
 	return j.Close(j.goesOn)
 }
 
-// Close closes the journal, and removes it unless it is kept for resuming. It returns the first error of writing. A second Close does
-// nothing.
+// Complete returns an error if the journal lacks requests, so that the run cannot be resumed. It must be called after the last request.
+func (j *Journal) Complete() error {
+	if j == nil {
+		return nil
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.flush()
+	if j.err == nil {
+		return nil
+	}
+	return fmt.Errorf("%d requests are not in %s: %w", j.lost, JournalFile, j.err)
+}
+
+// Close closes the journal, and removes it unless it is kept for resuming. A second Close does nothing.
 func (j *Journal) Close(keep bool) error {
 	if j == nil {
 		return nil
@@ -213,12 +236,9 @@ func (j *Journal) Close(keep bool) error {
 	j.flush()
 	err := j.file.Close()
 	if !keep {
-		err = errors.Join(err, os.Remove(j.file.Name()))
+		err = errors.Join(err, os.Remove(j.path))
 	}
 	j.file = nil
-	if j.err != nil {
-		return fmt.Errorf("%d requests are not in %s: %w", j.lost, JournalFile, j.err)
-	}
 	return err
 }
 

@@ -4,6 +4,7 @@
 package report
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -86,4 +87,54 @@ func TestJournalHasWhatIsDue(t *testing.T) {
 			t.Errorf("%d rows, %v", len(rows), err)
 		}
 	})
+}
+
+// TestJournalThatCannotBeWritten: a journal that lacks requests says how many, and its folder is refused: a resumed run would send them
+// again. A new run in the folder begins a new journal.
+func TestJournalThatCannotBeWritten(t *testing.T) {
+	dir := t.TempDir()
+	j, err := createJournal(dir, Beginning{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clk := clock.New()
+	if err := j.Begin(Part{Start: clk.Start()}, 0); err != nil {
+		t.Fatal(err)
+	}
+	j.Sent(0, clk.Now(), clk)
+	if err := j.Complete(); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.file.Close(); err != nil { // every write fails from here on
+		t.Fatal(err)
+	}
+	j.Sent(1, clk.Now(), clk)
+	j.Sent(2, clk.Now(), clk)
+	refused := func() {
+		t.Helper()
+		f, err := ReopenFolder(dir, false)
+		if err == nil || !strings.Contains(err.Error(), "cannot be resumed: requests that it sent are not in its resume.jsonl") {
+			t.Errorf("the folder is not refused: %v", err)
+		}
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	refused() // even if the run is killed now
+	if err := j.Complete(); err == nil || !strings.Contains(err.Error(), "2 requests are not in resume.jsonl: ") {
+		t.Error(err)
+	}
+	_ = j.Close(true) // the file is closed
+	refused()
+	q, again, err := Begin(dir, nil, Beginning{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := ReopenFolder(dir, false)
+	if err != nil {
+		t.Error(err)
+	}
+	if err := errors.Join(f.Close(), q.Abandon(), again.Close(false)); err != nil {
+		t.Error(err)
+	}
 }

@@ -93,8 +93,8 @@ func (res *result) fill(x *send.Exchange) {
 	x.Embedding = res.Embedding
 	x.Tokens, x.Whole, x.KernelStamps, x.Coalesced = res.Tokens, res.Whole, res.Kernel, res.Coalesced
 	x.Usage = send.Usage{Prompt: number(res.Usage.Prompt), Completion: number(res.Usage.Completion), Cached: number(res.Usage.Cached), Reasoning: number(res.Usage.Reasoning)}
-	x.FinishReason, x.ResponseID, x.Instance, x.Status, x.Reused = res.FinishReason, res.ResponseID, res.Instance, res.Status, res.Reused
-	x.Attempts, x.Replays, x.Resent = res.Attempts, res.Replays, res.Resent
+	x.Choices, x.FinishReason, x.ResponseID, x.Instance, x.Status, x.Reused = res.Choices, res.FinishReason, res.ResponseID, res.Instance, res.Status, res.Reused
+	x.Attempts, x.Unconnected, x.Replays, x.Resent = res.Attempts, res.Unconnected, res.Replays, res.Resent
 	x.BytesSent, x.BytesRead = res.BytesSent, res.BytesRead
 	if p := res.Phases; p != nil {
 		x.Phases = send.Phases{

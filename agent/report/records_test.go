@@ -25,8 +25,9 @@ func odd() []*measure.Record {
 	list := records()[20:28]
 	list[0].Exchange.Tokens = []int32{1, 2, 1, 1, 1, 1, 1, 1}
 	list[1].Exchange.Whole, list[1].Exchange.At = true, list[1].Exchange.At[:1]
-	list[2].Exchange.WireLate, list[2].Exchange.Attempts = true, 2
+	list[2].Exchange.WireLate, list[2].Exchange.Attempts, list[2].Exchange.Unconnected = true, 2, 1
 	list[3].Exchange.Replays, list[3].Exchange.Resent = 1, 1
+	list[4].Exchange.Choices = 2
 	list[4].Server, list[4].Model = &measure.Server{Name: "b:1"}, "other"
 	list[5].Carried, list[5].Invented, list[5].Replies = 20, 30, []string{"", "late"}
 	list[6].Predicted, list[6].Finest, list[6].Block, list[6].Exchange.FirstAnswer = 512, 520, 16, list[6].Exchange.FirstAnswer+7*ms

@@ -80,11 +80,14 @@ type result struct {
 
 	Status   int `json:"status,omitempty"`
 	Attempts int `json:"attempts,omitempty"`
+	// Unconnected counts those of several attempts that got no connection.
+	Unconnected int `json:"unconnected_attempts,omitempty"`
 	// Replays counts the kept connections that died during the request; Resent those of them that had been given the whole request. If
 	// Resent is not 0, or there was a second attempt, no latency of the summary includes the row.
 	Replays      int    `json:"replays,omitempty"`
 	Resent       int    `json:"resent,omitempty"`
 	Reused       bool   `json:"connection_reused,omitempty"`
+	Choices      int    `json:"choices,omitempty"` // if there are several: usage counts the tokens of all, times are those of the first
 	FinishReason string `json:"finish_reason,omitempty"`
 	Server       string `json:"server,omitempty"`   // the engine, if there are several
 	Instance     string `json:"instance,omitempty"` // the instance behind a router, from a response header
@@ -166,7 +169,10 @@ func (v *values) result(r *measure.Record) result {
 		res.Sized = v.known(r.PromptTokens, r.PromptTokens != row.InputLength.V)
 	}
 	res.Coalesced, res.Status, res.Attempts, res.Reused = x.Coalesced, x.Status, x.Attempts, x.Reused
-	res.Replays, res.Resent, res.WireLate = x.Replays, x.Resent, x.WireLate
+	res.Unconnected, res.Replays, res.Resent, res.WireLate = x.Unconnected, x.Replays, x.Resent, x.WireLate
+	if x.Choices > 1 {
+		res.Choices = x.Choices
+	}
 	res.PromptError, _ = r.PromptError()
 	res.FinishReason, res.ResponseID, res.Instance = x.FinishReason, x.ResponseID, x.Instance
 	res.Usage = usage{v.count(x.Usage.Prompt), v.count(x.Usage.Completion), v.count(x.Usage.Cached), v.count(x.Usage.Reasoning)}

@@ -275,7 +275,7 @@ func (c *Client) conclude(ctx context.Context, req *Request, s *stream, err erro
 			fail(ClassIncomplete, "the reply ended without a finish reason", nil)
 		}
 	case expired != nil && expired.class != "":
-		fail(expired.class, expired.text, expired)
+		fail(expired.class, f.told(expired.text), expired)
 	case ctx.Err() != nil:
 		fail(ClassCancelled, "stopped before the reply was complete", context.Cause(ctx))
 	default:

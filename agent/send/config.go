@@ -55,7 +55,8 @@ type Config struct {
 	ConnectTimeout time.Duration
 	// FirstTokenTimeout limits the time from Exchange.Wire to the first content, or, of a reply that is not a stream, to its end.
 	FirstTokenTimeout time.Duration
-	// IdleTimeout limits the silence of a stream after its first content (without a FirstTokenTimeout: after its first byte), and of an
+	// IdleTimeout limits the silence of a stream after its first content (without a FirstTokenTimeout: after the first byte of its body; its
+	// headers do not count, because engines send them before they begin with the prompt, which may wait for long), and of an
 	// upload that makes no progress. Comments end a silence.
 	IdleTimeout time.Duration
 	// TotalTimeout limits an exchange from Start to End, including retries. For all four timeouts, 0 = none.

@@ -81,12 +81,15 @@ type Exchange struct {
 
 	// Usage is the last usage that was reported.
 	Usage        Usage
+	Choices      int    // that the reply has; At has the chunks of choice 0, Usage counts the tokens of all
 	FinishReason string // of choice 0, in the server's spelling; empty if none came
 	ResponseID   string
 	Instance     string // the instance behind a router, from a response header; empty if there is none
 	Model        string // the model in the reply
 	Status       int    // HTTP status; 0 if no reply came
 	Attempts     int    // 1 unless retried
+	// Unconnected is the number of Attempts that got no connection, if there were several: nothing of them can have reached the server.
+	Unconnected int
 	// Replays counts how often the request was sent again on another connection because the kept one died before a byte of the reply came.
 	// A server that closes a connection while the next request is in transit causes them. They are not retries, and also happen without
 	// retries. Times and Phases are those of the last connection.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net/http/httptrace"
 	"sync"
 	"sync/atomic"
@@ -35,7 +36,9 @@ type flight struct {
 	conn     *conn // nil with HTTP/2
 	turn     uint32
 	attempts int
-	got      int // number of connections of this attempt
+	earlier  string // how an attempt ended that was followed by another one; the last such
+	vain     int    // number of attempts before this one that got no connection
+	got      int    // number of connections of this attempt
 	replays  int
 	resent   int // times that a whole request was sent again
 	reused   bool
@@ -212,7 +215,28 @@ func (f *flight) attempt(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.clear()
+	if n > 0 && f.got == 0 {
+		f.vain++
+	}
 	f.attempts, f.got = n+1, 0
+}
+
+// retry notes how an attempt ended, before the pause that precedes another one.
+func (f *flight) retry(how string) {
+	f.mu.Lock()
+	f.earlier = fmt.Sprintf("attempt %d ended with %s", f.attempts, how)
+	f.mu.Unlock()
+	f.guard.enter(stagePause)
+}
+
+// told adds to the text of a timeout how an earlier attempt ended: the engine may not be slow, but refuse.
+func (f *flight) told(text string) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.earlier == "" {
+		return text
+	}
+	return text + "; " + f.earlier
 }
 
 // tries returns the number of attempts so far.
@@ -389,6 +413,9 @@ func (f *flight) copyTo(x *Exchange) {
 	defer f.mu.Unlock()
 	x.Wire, x.WireLate, x.FirstByte, x.Headers = f.wire, f.wireLate, f.firstByte, f.headersEnd
 	x.Attempts, x.Replays, x.Resent, x.Reused = max(1, f.attempts), f.replays, f.resent, f.reused
+	if x.Unconnected = f.vain; f.attempts > 1 && f.got == 0 {
+		x.Unconnected++
+	}
 	p := &x.Phases
 	if !f.reused && f.obtained != clock.Never {
 		p.DNS = span(f.dns, f.dnsEnd)

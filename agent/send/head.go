@@ -58,7 +58,7 @@ func (h *head) parse(text []byte, wanted []string) bool {
 		line, lines, more = bytes.Cut(lines, []byte("\r\n"))
 		name, value, ok := field(line)
 		switch {
-		case !ok, is(name, "Trailer"), is(name, "Connection") && !is(value, "keep-alive"):
+		case !ok, is(name, "Trailer"), is(name, "Content-Encoding"), is(name, "Connection") && !is(value, "keep-alive"):
 			return false
 		case is(name, "Transfer-Encoding"):
 			if h.chunked || !is(value, "chunked") {

@@ -239,6 +239,50 @@ func TestQuirks(t *testing.T) {
 	}
 }
 
+// TestChoices: the choices of a reply are counted, because its usage is that of all, and its times are those of the first.
+func TestChoices(t *testing.T) {
+	for name, by := range ways {
+		t.Run(name, func(t *testing.T) {
+			other := strings.ReplaceAll(chunkA, `"index":0`, `"index":1`)
+			for want, reply := range map[int]string{1: sse(chunkA, chunkB, finish, usage, done), 2: sse(chunkA, other, chunkB, strings.ReplaceAll(finish, `"index":0`, `"index":1`), finish, usage, done)} {
+				if x := once(t, post(`{"n":2}`), Config{way: by}, reply, false); x.Choices != want || x.Err != nil {
+					t.Errorf("%d choices, want %d: %v", x.Choices, want, x.Err)
+				}
+			}
+		})
+	}
+}
+
+// TestQuirkMessages: a reply that cannot be understood is described as what it is.
+func TestQuirkMessages(t *testing.T) {
+	zipped := func(reply string) string { return strings.Replace(reply, "\r\n", "\r\nContent-Encoding: gzip\r\n", 1) }
+	for name, by := range ways {
+		t.Run(name, func(t *testing.T) {
+			for _, c := range []struct {
+				name, reply string
+				whole       bool
+				class       Class
+				want        string
+			}{
+				{"a compressed stream", zipped(sse("\x1f\x8b")), false, ClassProtocol, "the reply is compressed (gzip), although"},
+				{"a compressed reply", zipped(answer("200 OK", "application/json", "\x1f\x8b")), true, ClassProtocol, "the reply is compressed (gzip), although"},
+				{"a compressed refusal", zipped(answer("502 Bad Gateway", "application/json", "\x1f\x8b")), true, ClassHTTP, "Bad Gateway"},
+				{"an event that is no object", sse("7"), false, ClassProtocol, "an event of the stream is not a JSON object"},
+				{"a reply that is no object", answer("200 OK", "application/json", "7"), true, ClassProtocol, "the reply is not a JSON object"},
+			} {
+				t.Run(c.name, func(t *testing.T) {
+					req := post("{}")
+					req.Stream = !c.whole
+					x := once(t, req, Config{way: by}, c.reply, false)
+					if x.Err == nil || x.Err.Class != c.class || !strings.Contains(x.Err.Message, c.want) {
+						t.Errorf("%v, want %s with %q", x.Err, c.class, c.want)
+					}
+				})
+			}
+		})
+	}
+}
+
 // TestQuirkNames: the first model and the first id that a reply names are recorded, whatever comes after.
 func TestQuirkNames(t *testing.T) {
 	for name, by := range ways {

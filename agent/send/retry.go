@@ -5,6 +5,7 @@ package send
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -77,12 +78,12 @@ func tryAgain(ctx context.Context, f *flight, resp *http.Response, err error) (a
 	}
 	switch {
 	case err != nil:
-		again = !f.connected() && !hopeless(err)
+		if again = !f.connected() && !hopeless(err); again {
+			f.retry(string(f.classify(err).Class))
+		}
 	case resp.StatusCode == http.StatusTooManyRequests, resp.StatusCode == http.StatusServiceUnavailable, resp.StatusCode == statusOverloaded:
 		again = true
-	}
-	if again {
-		f.guard.enter(stagePause)
+		f.retry(fmt.Sprintf("HTTP status %d", resp.StatusCode))
 	}
 	return again
 }

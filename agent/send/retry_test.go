@@ -34,18 +34,20 @@ func TestRetries(t *testing.T) {
 				answers  []string // empty: the dial fails
 				want     Class
 				attempts int
+				vain     int           // those without a connection
 				wire     time.Duration // of the attempt that counts, from Start
 			}{
-				{"no retries by default", 0, []string{busy, ok}, ClassHTTP, 1, 0},
-				{"503 twice, then served", 2, []string{busy, busy, ok}, "", 3, 1500 * time.Millisecond},
-				{"503 until no retry is left", 1, []string{busy, busy, ok}, ClassHTTP, 2, 500 * time.Millisecond},
-				{"429 with Retry-After in seconds", 1, []string{limited, ok}, "", 2, 7 * time.Second},
-				{"429 with Retry-After as a date", 1, []string{date, ok}, "", 2, 9 * time.Second},
-				{"Retry-After is bounded", 1, []string{patient, ok}, "", 2, 30 * time.Second},
-				{"refused connection, then served", 1, []string{"", ok}, "", 2, 500 * time.Millisecond},
-				{"refused connection until no retry is left", 1, []string{"", "", ok}, ClassConnect, 2, clock.Never},
-				{"400 is not retried", 3, []string{answer("400 Bad Request", "text/plain", "no"), ok}, ClassHTTP, 1, 0},
-				{"a broken stream is not retried", 3, []string{sseHead, ok}, ClassTransport, 1, 0},
+				{"no retries by default", 0, []string{busy, ok}, ClassHTTP, 1, 0, 0},
+				{"503 twice, then served", 2, []string{busy, busy, ok}, "", 3, 0, 1500 * time.Millisecond},
+				{"503 until no retry is left", 1, []string{busy, busy, ok}, ClassHTTP, 2, 0, 500 * time.Millisecond},
+				{"429 with Retry-After in seconds", 1, []string{limited, ok}, "", 2, 0, 7 * time.Second},
+				{"429 with Retry-After as a date", 1, []string{date, ok}, "", 2, 0, 9 * time.Second},
+				{"Retry-After is bounded", 1, []string{patient, ok}, "", 2, 0, 30 * time.Second},
+				{"refused connection, then served", 1, []string{"", ok}, "", 2, 1, 500 * time.Millisecond},
+				{"refused connection until no retry is left", 1, []string{"", "", ok}, ClassConnect, 2, 2, clock.Never},
+				{"503, then no connection: the server had it once", 1, []string{strings.Replace(busy, "\r\n", "\r\nConnection: close\r\n", 1), ""}, ClassConnect, 2, 1, clock.Never},
+				{"400 is not retried", 3, []string{answer("400 Bad Request", "text/plain", "no"), ok}, ClassHTTP, 1, 0, 0},
+				{"a broken stream is not retried", 3, []string{sseHead, ok}, ClassTransport, 1, 0, 0},
 			} {
 				t.Run(c.name, func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
@@ -81,8 +83,8 @@ func TestRetries(t *testing.T) {
 						if x.Err != nil {
 							got = x.Err.Class
 						}
-						if got != c.want || x.Attempts != c.attempts || x.Replays != 0 {
-							t.Errorf("class %q, %d attempts, %d replays; want %q, %d, 0: %v", got, x.Attempts, x.Replays, c.want, c.attempts, x.Err)
+						if got != c.want || x.Attempts != c.attempts || x.Unconnected != c.vain || x.Replays != 0 {
+							t.Errorf("class %q, %d attempts, %d of them without a connection, %d replays; want %q, %d, %d, 0: %v", got, x.Attempts, x.Unconnected, x.Replays, c.want, c.attempts, c.vain, x.Err)
 						}
 						wire := x.Wire
 						if wire != clock.Never {
@@ -94,6 +96,35 @@ func TestRetries(t *testing.T) {
 					})
 				})
 			}
+		})
+	}
+}
+
+// TestTimeoutBetweenAttempts: a timeout that ends the wait for another attempt says how the attempt before ended.
+func TestTimeoutBetweenAttempts(t *testing.T) {
+	for name, by := range ways {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, err := New(Config{
+					way: by, URL: "http://engine", Retries: 2, TotalTimeout: time.Second,
+					DialContext: piped(func(c net.Conn) {
+						requests(c, func(*http.Request, string) bool {
+							_, err := io.WriteString(c, "HTTP/1.1 429 Slow Down\r\nRetry-After: 2\r\nContent-Length: 0\r\n\r\n")
+							return err == nil
+						})
+					}),
+				}, clock.New())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer synctest.Wait()
+				defer c.Close()
+				var x Exchange
+				c.Do(t.Context(), post("{}"), &x)
+				if x.Err == nil || x.Err.Class != ClassTotalTimeout || !strings.HasSuffix(x.Err.Message, "; attempt 1 ended with HTTP status 429") {
+					t.Error(x.Err)
+				}
+			})
 		})
 	}
 }

@@ -9,8 +9,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/bits"
 	"mime"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -88,7 +90,10 @@ func (s *stream) take(resp *http.Response) error {
 	}
 	s.in.body = resp.Body
 	media := mediaOf(resp.Header)
+	encoding := resp.Header.Get("Content-Encoding")
 	switch {
+	case encoding != "" && !strings.EqualFold(encoding, "identity"):
+		return s.compressed(resp, encoding)
 	case resp.StatusCode/100 != 2:
 		return s.refusal(resp)
 	case s.req.Stream && media == mediaEvents:
@@ -119,6 +124,19 @@ func mediaOf(header http.Header) string {
 func (s *stream) refusal(resp *http.Response) error {
 	body, err := io.ReadAll(io.LimitReader(&s.in, maxErrorBody))
 	s.fail(refusal(resp, body))
+	return err
+}
+
+// compressed reads a reply that is compressed, although no request allows that: a fault of something between client and engine. It cannot be
+// understood, and the arrival of its tokens could not be told.
+func (s *stream) compressed(resp *http.Response, encoding string) error {
+	_, err := io.Copy(io.Discard, io.LimitReader(&s.in, maxErrorBody))
+	if resp.StatusCode/100 != 2 {
+		s.fail(refusal(resp, nil))
+		return err
+	}
+	s.fail(ClassProtocol, "", fmt.Sprintf("the reply is compressed (%s), although the request does not allow that; switch compression off in the engine, or in the proxy before it",
+		printable(encoding, maxWord)))
 	return err
 }
 
@@ -205,7 +223,11 @@ func (s *stream) event(e *event) error {
 		s.flight.guard.enter(stageTail)
 		return nil
 	case !ok:
-		s.fail(ClassProtocol, "", "an event of the stream is not a JSON object")
+		what := "an event of the stream"
+		if s.x.Whole {
+			what = "the reply"
+		}
+		s.fail(ClassProtocol, "", what+" is not a JSON object")
 		return nil
 	}
 	return s.content(e.at)
@@ -380,6 +402,7 @@ func (s *stream) response() {
 // finish fills in what is known only at the end.
 func (s *stream) finish() {
 	x := s.x
+	x.Choices = bits.OnesCount64(s.seen)
 	// Tokens are known if the usage on the chunks increased with them; zeros on each chunk show nothing.
 	if s.uncounted || s.counted == 0 {
 		x.Tokens = nil

@@ -35,8 +35,8 @@ type instruments struct {
 	predicted, reported, coalescedOnes metric.Int64Counter
 	unpredicted                        metric.Int64Counter
 
-	slo  measure.SLO
-	good metric.Int64Counter // nil without a service level
+	slo          measure.SLO
+	good, judged metric.Int64Counter // nil without a service level
 }
 
 // meter makes instruments.
@@ -82,6 +82,7 @@ func newInstruments(p *Pipeline) (*instruments, error) {
 	}
 	if ins.slo.Any() {
 		ins.good = instrument(m, m.Int64Counter, semconv.RequestsGood)
+		ins.judged = instrument(m, m.Int64Counter, semconv.RequestsJudged)
 	}
 	if m.latest {
 		ins.inputUsed = instrument(m, m.Int64Counter, semconv.ClientInputTokens)
@@ -103,7 +104,7 @@ func (ins *instruments) begin(ctx context.Context) {
 	ins.requests.Add(ctx, 0, s.requests...)
 	ins.requests.Add(ctx, 0, ins.sets.build(setKey{outcome: measure.Failed, asked: ins.sets.model}).requests...)
 	for _, counter := range []metric.Int64Counter{
-		ins.predicted, ins.reported, ins.unpredicted, ins.coalescedOnes, ins.good, ins.inputUsed, ins.outputUsed, ins.cacheRead,
+		ins.predicted, ins.reported, ins.unpredicted, ins.coalescedOnes, ins.good, ins.judged, ins.inputUsed, ins.outputUsed, ins.cacheRead,
 	} {
 		if counter != nil {
 			counter.Add(ctx, 0, s.add...)
@@ -115,6 +116,9 @@ func (ins *instruments) begin(ctx context.Context) {
 func (ins *instruments) record(ctx context.Context, r *measure.Record) {
 	s := ins.sets.of(r)
 	ins.requests.Add(ctx, 1, s.requests...)
+	if ins.judged != nil && ins.slo.Judges(r) {
+		ins.judged.Add(ctx, 1, s.add...)
+	}
 	if r.Outcome == measure.Skipped {
 		return
 	}
@@ -129,7 +133,7 @@ func (ins *instruments) record(ctx context.Context, r *measure.Record) {
 		return
 	}
 	x := &r.Exchange
-	if !r.Resent() {
+	if !r.Retried() {
 		ins.latencies(ctx, r, s)
 	}
 	ins.tokens(ctx, &x.Usage, s)

@@ -302,7 +302,7 @@ func TestCountersBeginAtZero(t *testing.T) {
 	start(t, cfg)
 	all := collect(t, reader)
 	for name, series := range map[string]int{
-		"mooncake.requests": 2, "mooncake.requests.good": 1, "mooncake.cache.predicted_tokens": 1, "mooncake.cache.reported_tokens": 1,
+		"mooncake.requests": 2, "mooncake.requests.good": 1, "mooncake.requests.judged": 1, "mooncake.cache.predicted_tokens": 1, "mooncake.cache.reported_tokens": 1,
 		"mooncake.cache.unpredicted_tokens": 1, "mooncake.chunks.coalesced": 1,
 	} {
 		sum, ok := all[name].Data.(metricdata.Sum[int64])
@@ -332,13 +332,18 @@ func TestRunMetrics(t *testing.T) {
 	slow.Intended -= time.Hour // good from its start; the service level is not measured from the scheduled time
 	finish(p, nil, slow)
 	finish(p, nil, failed(send.ClassTransport))
+	for _, waited := range []time.Duration{time.Second, 2 * time.Second} { // the second one has missed the service level
+		stopped := failed(send.ClassCancelled)
+		stopped.Outcome, stopped.Exchange.End = measure.Cancelled, stopped.Exchange.Start+waited
+		finish(p, nil, stopped)
+	}
 	value := func(all map[string]metricdata.Metrics, name string) string {
 		return strings.Join(points(all[name]), "; ")
 	}
 	all := collect(t, reader)
 	for name, want := range map[string]string{
 		"mooncake.rows.due": "7", "mooncake.requests.sent": "6", "mooncake.chunks.received": "50", "mooncake.rows.left": "20",
-		"mooncake.run.progress": "0.25", "mooncake.run.remaining": "90", "mooncake.run.info": "1", "mooncake.requests.good": "m-2 2",
+		"mooncake.run.progress": "0.25", "mooncake.run.remaining": "90", "mooncake.run.info": "1", "mooncake.requests.good": "m-2 2", "mooncake.requests.judged": "2; m-2 2",
 		"mooncake.run.verdict": "", "mooncake.run.verdict.reason": "",
 	} {
 		if got := value(all, name); got != want {

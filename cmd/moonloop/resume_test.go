@@ -245,7 +245,7 @@ func (b *broken) interrupt(requests int, args ...string) (stdout string) {
 // TestResumeInterrupted: a run that was interrupted can be resumed, although it has results; rows that were cancelled stay cancelled.
 func TestResumeInterrupted(t *testing.T) {
 	t.Parallel()
-	const rows = 30
+	const rows = 100 // due over two seconds, so that a busy machine is interrupted before the last one, too
 	b := newBroken(t, rows, 20*time.Millisecond)
 	if stdout := b.interrupt(8, b.args()...); !strings.Contains(stdout, "to resume it: moonloop replay --resume "+b.out) {
 		t.Error(stdout)
@@ -269,6 +269,26 @@ func TestResumeInterrupted(t *testing.T) {
 		if n != 1 {
 			t.Errorf("row %d came %d times", row, n)
 		}
+	}
+}
+
+// TestInterruptedRuns: a run that is interrupted is not in the spread, because its figures are those of a part of the trace.
+func TestInterruptedRuns(t *testing.T) {
+	t.Parallel()
+	b := newBroken(t, 10, 20*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer cancel()
+		for ctx.Err() == nil && len(b.engine.Records()) < 17 { // rows of the second run are over
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	status, stdout, stderr := b.do(ctx, b.args("--runs", "4", "--runs-fresh")...)
+	if status != exitInterrupted || !strings.Contains(stdout, "over 1 run:") || !strings.Contains(stdout, "run-2: interrupted, and not in the figures above\n2 further runs not made\n") {
+		t.Fatalf("status %d\n%s%s", status, stdout, stderr)
+	}
+	if text := b.read(filepath.Join(b.out, runsFile)); strings.Count(text, `"interrupted": true`) != 1 || strings.Contains(text, `"runs": 2`) {
+		t.Error(text)
 	}
 }
 

@@ -53,18 +53,25 @@ func (f *replayFlags) replayRuns(cmd *cobra.Command) error {
 		fmt.Fprint(stderr, term.Note(stderr, "every run sends the same prompts: from the second one on the engine may have them in its cache; --runs-fresh sends others"))
 	}
 	var worst error
-	var runs []*study.Run
+	var runs, cut []*study.Run // cut: the interrupted one
+	toCome := f.runs
 	for i := 1; i <= f.runs; i++ {
 		if i > 1 && !clock.Pause(cmd.Context(), f.runsPause) {
 			break
 		}
 		err := f.replayOne(cmd, i)
 		run, readErr := study.ReadRuns(runFolder(out, i))
-		if readErr == nil {
+		status := statusOf(err)
+		switch {
+		case readErr != nil:
+		case status == exitInterrupted: // its figures are those of a part of the trace
+			cut = run
+		default:
 			runs = append(runs, run...)
 		}
+		toCome--
 		worst = worse(worst, err)
-		if status := statusOf(err); err != nil && (status == exitUsage || status == exitInterrupted) {
+		if err != nil && (status == exitUsage || status == exitInterrupted) {
 			break
 		}
 	}
@@ -72,7 +79,7 @@ func (f *replayFlags) replayRuns(cmd *cobra.Command) error {
 		return worst
 	}
 	spreads := study.Spreads(runs)
-	if err := errors.Join(writeRuns(filepath.Join(out, runsFile), runs, spreads), output(stdout, runsText(runs, spreads))); err != nil {
+	if err := errors.Join(writeRuns(filepath.Join(out, runsFile), runs, cut, spreads), output(stdout, runsText(runs, cut, toCome, spreads))); err != nil {
 		return err
 	}
 	sayWhere(cmd, out, fmt.Sprintf("results in %s, the spread of all figures in its %s\n", out, runsFile))
@@ -140,24 +147,29 @@ func worse(a, b error) error {
 }
 
 // writeRuns writes runs.json.
-func writeRuns(name string, runs []*study.Run, spreads []study.Spread) error {
+func writeRuns(name string, runs, cut []*study.Run, spreads []study.Spread) error {
 	type one struct {
 		Folder  string    `json:"folder"`
 		Start   time.Time `json:"start_time"`
 		Verdict string    `json:"verdict"`
+		// Interrupted says that the run is not complete, and not in the figures.
+		Interrupted bool `json:"interrupted,omitempty"`
 	}
 	content := struct {
 		Runs    []one          `json:"runs"`
 		Figures []study.Spread `json:"figures"`
 	}{[]one{}, spreads}
 	for _, r := range runs {
-		content.Runs = append(content.Runs, one{filepath.Base(r.Dir), r.Start, r.Verdict})
+		content.Runs = append(content.Runs, one{filepath.Base(r.Dir), r.Start, r.Verdict, false})
+	}
+	for _, r := range cut {
+		content.Runs = append(content.Runs, one{filepath.Base(r.Dir), r.Start, r.Verdict, true})
 	}
 	return writeWhole(name, atomicfile.Anything, func(w io.Writer) error { return encode(w, content) })
 }
 
-// runsText returns the table over the runs, and their verdicts.
-func runsText(runs []*study.Run, spreads []study.Spread) string {
+// runsText returns the table over the runs, their verdicts, and what is missing.
+func runsText(runs, cut []*study.Run, toCome int, spreads []study.Spread) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\nover %s:\n\n", term.Counted(int64(len(runs)), "runs"))
 	t := term.NewTable()
@@ -174,6 +186,12 @@ func runsText(runs []*study.Run, spreads []study.Spread) string {
 	}
 	b.WriteString(t.Render() + "\n\n")
 	writeVerdicts(&b, runs)
+	for _, r := range cut {
+		fmt.Fprintf(&b, "%s: interrupted, and not in the figures above\n", filepath.Base(r.Dir))
+	}
+	if toCome > 0 {
+		fmt.Fprintf(&b, "%s not made\n", term.Counted(int64(toCome), "further runs"))
+	}
 	return b.String()
 }
 

@@ -16,6 +16,7 @@ type partFigures struct {
 		Total  int64 `json:"total"`
 		Served int64 `json:"served"`
 		Failed int64 `json:"failed"`
+		Missed int64 `json:"cut_off_missed"`
 	} `json:"rows"`
 	PromptTokens int64  `json:"prompt_tokens"`
 	CachedTokens int64  `json:"cached_tokens"`
@@ -45,8 +46,8 @@ func newPartRow(name string, f partFigures) partRow {
 		}
 	}
 	row := partRow{Name: name, partFigures: f}
-	if ended := f.Rows.Served + f.Rows.Failed; f.Good != nil {
-		row.GoodShare = shareOf(*f.Good, ended)
+	if judged := f.Rows.Served + f.Rows.Failed + f.Rows.Missed; f.Good != nil {
+		row.GoodShare = shareOf(*f.Good, judged)
 	}
 	row.CachedShare = shareOf(f.CachedTokens, f.PromptTokens)
 	return row

@@ -132,6 +132,8 @@ func (p *plain) inResult(name []byte) {
 		p.int(&x.Attempts)
 	case "resent":
 		p.int(&x.Resent)
+	case "choices":
+		p.int(&x.Choices)
 	default:
 		p.skip(0)
 	}

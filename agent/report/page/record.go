@@ -60,6 +60,7 @@ type outcome struct {
 
 	Attempts int `json:"attempts"`
 	Resent   int `json:"resent"`
+	Choices  int `json:"choices"` // if there are several, whose tokens are counted together
 }
 
 // lastToken returns the time of the last token, which is the end of a reply that came whole: the end of a request latency.
@@ -134,7 +135,7 @@ func (r *record) ttft() (float64, bool) {
 // their number minus one. A reply of one chunk has none, because its decode time is unknown, not 0.
 func (r *record) itl() (float64, bool) {
 	decode, known := between(r.Result.First, r.Result.Last)
-	after := float64(r.reply() - 1)
+	after := float64(r.reply()/int64(max(1, r.Result.Choices)) - 1) // as in the summary
 	return decode / max(after, 1), known && after >= 1 && len(r.Result.Gaps) > 0 && r.once()
 }
 
