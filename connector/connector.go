@@ -41,8 +41,8 @@ type cacheConnector struct {
 	mu      sync.Mutex
 	started pcommon.Timestamp
 	streams map[streamKey]*stream
-	order   []*stream // in order of appearance, for metrics in a stable order
-	rest    map[string]int64
+	order   []*stream        // in order of appearance, for metrics in a stable order
+	rest    map[string]int64 // requests without a stream, by result
 	recent  recency
 }
 
@@ -168,30 +168,46 @@ func (c *cacheConnector) consume(td ptrace.Traces, tenant string) error {
 	return err
 }
 
-// add counts a request under its result.
+// add counts a request under its result, and analyses it if it can be.
 func (c *cacheConnector) add(r *journal.Inference, tenant string, now time.Time) {
-	s := c.stream(streamKey{r.Model.String(), tenant})
-	result := ""
-	switch {
-	case !r.Run.IsZero() && !c.config.Replays:
-		result = resultReplay
-	case r.Failed:
-		result = resultFailed
-	case c.seen(r):
-		result = resultDuplicate
-	case s == nil:
-		result = resultStreams
-	default:
-		result = s.add(r, now)
+	key := streamKey{r.Model.String(), tenant}
+	result := c.result(r)
+	if result == resultAnalysed {
+		if s := c.stream(key); s != nil {
+			s.add(r, now)
+		} else {
+			result = resultStreams
+		}
 	}
-	if s != nil {
+	if s := c.streams[key]; s != nil {
 		s.results[result]++
 	} else {
 		c.rest[result]++
 	}
 }
 
-// stream returns the stream of a key; nil if there are too many.
+// result returns the result of a request, as long as there are not too many streams.
+func (c *cacheConnector) result(r *journal.Inference) string {
+	if !r.Run.IsZero() && !c.config.Replays {
+		return resultReplay
+	}
+	if r.Failed {
+		return resultFailed
+	}
+	if c.seen(r) {
+		return resultDuplicate
+	}
+	switch tokens, _, known := prompt(r); {
+	case tokens <= 0:
+		return resultNoTokens
+	case !known:
+		return resultNoPrompt
+	}
+	return resultAnalysed
+}
+
+// stream returns the stream of a request that will be analysed; nil if there are too many. Other requests make no stream: the names of models
+// that do not exist, in requests that failed, would use up the limit.
 func (c *cacheConnector) stream(key streamKey) *stream {
 	s := c.streams[key]
 	if s != nil || len(c.streams) >= c.config.MaxStreams {

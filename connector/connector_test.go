@@ -202,6 +202,32 @@ func TestTenantsAndStreamsAreBounded(t *testing.T) {
 	}
 }
 
+// Requests that are not analysed do not use up the limit: names of models that do not exist would shut out those that do.
+func TestOnlyAnalysedRequestsTakeAStream(t *testing.T) {
+	c, sink := start(t, func(c *Config) { c.MaxStreams = 1 })
+	require.NoError(t, c.ConsumeTraces(t.Context(), spans(
+		request{ids: []uint64{1}, tokens: 512, model: "typo", response: "a", failed: true, cached: -1},
+		request{ids: []uint64{1}, tokens: 512, model: "replayed", response: "b", run: "run-1", cached: -1},
+		request{ids: []uint64{1}, model: "uncounted", response: "c", cached: -1},
+		request{tokens: 512, model: "bare", response: "d", cached: -1},
+	)))
+	want := map[string]float64{}
+	for _, result := range []string{"failed", "replay", "no_tokens", "no_prompt"} {
+		want["mooncake.cache.potential.requests "+result] = 1
+	}
+	assert.Equal(t, want, points(t, c, sink))
+	require.NoError(t, c.ConsumeTraces(t.Context(), spans(
+		request{ids: []uint64{1}, tokens: 512, model: "prod", response: "e", cached: -1},
+		request{ids: []uint64{1}, tokens: 512, model: "prod", response: "f", failed: true, cached: -1},
+		request{ids: []uint64{1}, tokens: 512, model: "second", response: "g", cached: -1},
+	)))
+	got := points(t, c, sink)
+	assert.InDelta(t, 1, got["mooncake.cache.potential.requests prod analysed"], 0)
+	assert.InDelta(t, 1, got["mooncake.cache.potential.requests prod failed"], 0)
+	assert.InDelta(t, 1, got["mooncake.cache.potential.requests failed"], 0)
+	assert.InDelta(t, 1, got["mooncake.cache.potential.requests too_many"], 0)
+}
+
 // The window slides: earlier hits do not count.
 func TestWindow(t *testing.T) {
 	c, sink := start(t, func(c *Config) { c.SamplingRatio, c.Window, c.Interval = 1, time.Minute, 30*time.Second })
