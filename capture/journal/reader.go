@@ -16,9 +16,9 @@ var ErrNotJournal = errors.New("not a journal")
 
 // Damage is a part of a journal without a valid record. [Reader.Next] returns it as an error, after which reading can continue.
 type Damage struct {
-	Journal string
-	Offset  int64 // of the first byte, from the start of the file
-	Bytes   int64
+	Journal string `json:"journal"`
+	Offset  int64  `json:"offset"` // of the first byte, from the start of the file
+	Bytes   int64  `json:"bytes"`
 }
 
 // Error describes the damage and its position.
