@@ -488,6 +488,36 @@ func TestDamagedJournals(t *testing.T) {
 	}
 }
 
+// TestLeftOut: a file that nobody named and that is no journal is counted, also by shards; one that was named is an error.
+func TestLeftOut(t *testing.T) {
+	other := buffer("other", []byte("moonloop-journal 3\n and more"))
+	good := buffer("good", journalOf(call(1, 1, 0, 0)))
+	if _, err := Compile(t.Context(), Options{}, memory{}.sink, good, other); !errors.Is(err, journal.ErrNotJournal) {
+		t.Errorf("a journal that was named: %v", err)
+	}
+	other.Optional = true
+	m := memory{}
+	res, err := Compile(t.Context(), Options{}, m.sink, other, good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "journals", int64(1), res.Journals)
+	if len(res.LeftOut) != 1 || res.LeftOut[0].Journal != "other" || res.LeftOut[0].Bytes != other.Size {
+		t.Errorf("left out: %+v", res.LeftOut)
+	}
+	for _, list := range [][]mooncake.Dropped{res.Dropped, m.meta(t, production).Dropped} {
+		if dropped(list, lostForeign) != 1 || dropped(list, lostForeignOf) != other.Size {
+			t.Errorf("dropped: %v", list)
+		}
+	}
+	sharded, err := CompileShard(t.Context(), Options{}, Shard{Of: 1, Dir: t.TempDir()}, memory{}.sink, other, good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "the result of shards", res.LeftOut, sharded.LeftOut)
+	equal(t, "what shards dropped", res.Dropped, sharded.Dropped)
+}
+
 func TestFiles(t *testing.T) {
 	for _, c := range []struct{ name, run, want string }{
 		{"d/out.jsonl", "ab-1.2", "d/out.run-ab-1.2.jsonl"},

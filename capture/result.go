@@ -34,6 +34,8 @@ type Result struct {
 	Damage      []journal.Damage `json:"damage,omitempty"`
 	DamageCount int64            `json:"damage_count"`
 	DamageBytes int64            `json:"damage_bytes"`
+	// LeftOut lists optional journals that were not read, at most the first 100; Dropped counts all of them and their bytes.
+	LeftOut []LeftOut `json:"left_out,omitempty"`
 	// Dropped counts losses that belong to no partition.
 	Dropped []mooncake.Dropped `json:"dropped,omitempty"`
 }
@@ -57,6 +59,8 @@ type loss struct{ what, reason string }
 var (
 	lostTorn       = loss{"records", "torn"}
 	lostDamaged    = loss{"stretches of a journal", "damaged"}
+	lostForeign    = loss{"journals", whyForeign}
+	lostForeignOf  = loss{"bytes of journals", whyForeign}
 	lostRun        = loss{"spans", "more runs than the limit"}
 	lostDuplicate  = loss{"spans", "duplicate"}
 	lostWarmup     = loss{"spans", "warm-up"}
@@ -93,6 +97,9 @@ var (
 	lostReply      = loss{"replies", "to a request without a row"}
 	lostRest       = loss{"prompts", "only a beginning is known"}
 )
+
+// whyForeign is why journals are left out whose first line cannot be read.
+const whyForeign = "damaged at the beginning, of another version, or not a journal"
 
 // LeftOutReasons returns all reasons for which a request has no row: those of [mooncake.Dropped] rows and requests.
 func LeftOutReasons() (reasons []string) {

@@ -30,6 +30,8 @@ type journalList struct {
 	Others int64 `json:"others,omitempty"`
 	Damage int64 `json:"damaged,omitempty"` // places
 	Torn   int64 `json:"torn,omitempty"`    // incomplete writes
+	// LeftOut are files that are named like journals, and were not read.
+	LeftOut []capture.LeftOut `json:"left_out,omitempty"`
 }
 
 // listedWork is production, or a replay.
@@ -44,15 +46,18 @@ type listedWork struct {
 }
 
 // listJournals writes a list of the contents of journals.
-func listJournals(ctx context.Context, w io.Writer, names []string, asJSON bool) error {
-	list := journalList{Journals: len(names), Workloads: []*listedWork{}}
-	for _, source := range journalSources(ctx, names) {
-		if err := list.add(ctx, source); err != nil {
+func listJournals(ctx context.Context, w, stderr io.Writer, journals []capture.Source, asJSON bool) error {
+	list := journalList{Workloads: []*listedWork{}}
+	for i := range journals {
+		if err := list.add(ctx, &journals[i]); err != nil {
 			if ctx.Err() != nil {
 				return errInterrupted
 			}
 			return journalHint(err)
 		}
+	}
+	if err := warnLeftOut(stderr, int64(list.Journals), list.LeftOut); err != nil {
+		return err
 	}
 	slices.SortStableFunc(list.Workloads, func(a, b *listedWork) int { // production before replays, and these by name
 		return strings.Compare(fmt.Sprint(a.Replay, a.Run), fmt.Sprint(b.Replay, b.Run))
@@ -64,8 +69,12 @@ func listJournals(ctx context.Context, w io.Writer, names []string, asJSON bool)
 }
 
 // add reads a journal.
-func (l *journalList) add(ctx context.Context, source capture.Source) error {
+func (l *journalList) add(ctx context.Context, source *capture.Source) error {
 	f, err := source.Open()
+	if out, ok := source.LeftOut(err); ok {
+		l.LeftOut = append(l.LeftOut, out)
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("journal cannot be opened: %w", err)
 	}
@@ -82,6 +91,11 @@ func (l *journalList) add(ctx context.Context, source capture.Source) error {
 		}
 		if errors.Is(err, io.EOF) {
 			l.Torn += r.Torn().Records
+			l.Journals++
+			return nil
+		}
+		if out, ok := source.LeftOut(err); ok && n == 0 {
+			l.LeftOut = append(l.LeftOut, out)
 			return nil
 		}
 		if err != nil {
@@ -144,7 +158,7 @@ func (l *journalList) String() string {
 	for _, p := range []struct {
 		n          int64
 		what, rest string
-	}{{l.Others, "spans", " of further replays"}, {l.Torn, "torn writes", ""}, {l.Damage, "damaged places", ""}} {
+	}{{l.Others, "spans", " of further replays"}, {l.Torn, "torn writes", ""}, {l.Damage, "damaged places", ""}, {int64(len(l.LeftOut)), "files", " left out"}} {
 		if p.n > 0 {
 			parts = append(parts, term.Counted(p.n, p.what)+p.rest)
 		}
