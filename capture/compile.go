@@ -258,8 +258,12 @@ func (c *compiler) leaveOut(j *Source, at position, err error) bool {
 	if !ok || at != inCompiled {
 		return ok
 	}
-	c.lost.add(lostForeign, 1)
-	c.lost.add(lostForeignOf, out.Bytes)
+	one, size := lostForeign, lostForeignOf
+	if out.Removed {
+		one, size = lostRemoved, lostRemovedOf
+	}
+	c.lost.add(one, 1)
+	c.lost.add(size, out.Bytes)
 	if len(c.res.LeftOut) < maxDamage {
 		c.res.LeftOut = append(c.res.LeftOut, out)
 	}

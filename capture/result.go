@@ -61,6 +61,8 @@ var (
 	lostDamaged    = loss{"stretches of a journal", "damaged"}
 	lostForeign    = loss{"journals", whyForeign}
 	lostForeignOf  = loss{"bytes of journals", whyForeign}
+	lostRemoved    = loss{"journals", whyRemoved}
+	lostRemovedOf  = loss{"bytes of journals", whyRemoved}
 	lostRun        = loss{"spans", "more runs than the limit"}
 	lostDuplicate  = loss{"spans", "duplicate"}
 	lostWarmup     = loss{"spans", "warm-up"}
@@ -98,8 +100,11 @@ var (
 	lostRest       = loss{"prompts", "only a beginning is known"}
 )
 
-// whyForeign is why journals are left out whose first line cannot be read.
-const whyForeign = "damaged at the beginning, of another version, or not a journal"
+// Why journals are left out: their first line cannot be read, or they are gone.
+const (
+	whyForeign = "damaged at the beginning, of another version, or not a journal"
+	whyRemoved = "removed meanwhile"
+)
 
 // LeftOutReasons returns all reasons for which a request has no row: those of [mooncake.Dropped] rows and requests.
 func LeftOutReasons() (reasons []string) {

@@ -199,7 +199,7 @@ func (nowhere) Close() error                { return nil }
 type foundJournals struct {
 	ctx     context.Context //nolint:containedctx // of the command: reading them ends with it, even if nothing arrives
 	sources []capture.Source
-	files   []fs.FileInfo  // of the sources; nil of an object
+	files   []fs.FileInfo  // of the sources; nil of an object, and of a file that was removed
 	objects map[string]int // by URL: the index of its source
 	ahead   *objects.Ahead
 }
@@ -231,7 +231,7 @@ func findJournals(ctx context.Context, args []string) ([]capture.Source, error) 
 			return nil, err
 		}
 		for _, name := range names {
-			if info, err = os.Stat(name); err != nil {
+			if info, err = os.Stat(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return nil, fmt.Errorf("journal: %w", err)
 			}
 			f.addFile(name, info, true)
@@ -251,7 +251,12 @@ func (f *foundJournals) addObject(o objects.Object, optional bool) {
 	f.sources[at].Optional = f.sources[at].Optional && optional
 }
 
+// addFile adds a file; info is nil if it was removed after its folder was listed.
 func (f *foundJournals) addFile(name string, info fs.FileInfo, optional bool) {
+	if info == nil {
+		f.add(nil, capture.Source{Name: name, Optional: optional, Open: func() (io.ReadCloser, error) { return openInput(f.ctx, name) }})
+		return
+	}
 	at := slices.IndexFunc(f.files, func(other fs.FileInfo) bool { return other != nil && os.SameFile(other, info) })
 	if at >= 0 {
 		f.sources[at].Optional = f.sources[at].Optional && optional
