@@ -90,6 +90,7 @@ var (
 	lostSurplus    = loss{"hash ids", "more than the prompt has blocks"}
 	lostCells      = loss{"cells", "not those of a text"}
 	lostResponse   = loss{"response ids", "shared by too many spans"}
+	lostMixed      = loss{"response ids", "shared by different requests"}
 	lostRawPrompts = loss{"prompts", "span not annotated"}
 	lostObserved   = loss{"observed cached tokens", "more than the prompt has"}
 	lostRemote     = loss{"prompts", "a part is at the server only"}
