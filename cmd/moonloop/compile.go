@@ -183,7 +183,7 @@ func (f *compileFlags) noRows(result capture.Result) error {
 	}
 	err := fmt.Errorf("no trace was written: the journals hold %s of requests and no row", term.Counted(result.Inferences, "spans"))
 	if result.Inferences == 0 {
-		return errors.Join(err, errors.New("spans of GenAI requests did not reach the exporter"))
+		return errors.Join(err, errors.New("spans of GenAI requests did not reach the exporter, or its sampling left all of them out"))
 	}
 	return err
 }
