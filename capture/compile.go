@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	maxDamage = 100 // maximum number of stretches of damage that are listed
+	maxDamage = 100 // maximum number of stretches of damage, and of journals that were left out, that are listed
 	// The limits of times in a trace of production, in ns: a clock that was never set would stretch it over decades.
 	minStart = 946_684_800 * 1e9   // 2000-01-01
 	maxStart = 7_258_118_400 * 1e9 // 2200-01-01
@@ -195,10 +195,12 @@ func (c *compiler) group() error {
 func (c *compiler) read(j Source, at position) error {
 	f, err := j.Open()
 	if err != nil {
+		if c.leaveOut(&j, at, err) {
+			return nil
+		}
 		return fmt.Errorf("journal cannot be opened: %w", err)
 	}
 	defer f.Close() //nolint:errcheck // only read
-	c.res.Journals++
 	r := journal.NewReader(j.Name, f)
 	for n := 0; ; n++ {
 		if n%1024 == 0 {
@@ -226,9 +228,13 @@ func (c *compiler) read(j Source, at position) error {
 				c.res.TornIn = append(c.res.TornIn, j.Name)
 			}
 			c.bytes += r.Offset()
+			c.res.Journals++
 			return nil
 		}
 		if err != nil {
+			if n == 0 && c.leaveOut(&j, at, err) {
+				return nil
+			}
 			return err
 		}
 		c.learn(d)
@@ -244,6 +250,24 @@ func (c *compiler) read(j Source, at position) error {
 			return err
 		}
 	}
+}
+
+// leaveOut reports whether an error is a reason to leave a journal out, and counts it.
+func (c *compiler) leaveOut(j *Source, at position, err error) bool {
+	out, ok := j.LeftOut(err)
+	if !ok || at != inCompiled {
+		return ok
+	}
+	one, size := lostForeign, lostForeignOf
+	if out.Removed {
+		one, size = lostRemoved, lostRemovedOf
+	}
+	c.lost.add(one, 1)
+	c.lost.add(size, out.Bytes)
+	if len(c.res.LeftOut) < maxDamage {
+		c.res.LeftOut = append(c.res.LeftOut, out)
+	}
+	return true
 }
 
 // rank returns the rank of a record among those of its span, of which the lowest is used, and counts the record by its kind.

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -486,6 +488,40 @@ func TestDamagedJournals(t *testing.T) {
 			t.Errorf("dropped: %v", list)
 		}
 	}
+}
+
+// TestLeftOut: a file that nobody named and that is no journal, or was removed, is counted, also by shards; one that was named is an error.
+func TestLeftOut(t *testing.T) {
+	other := buffer("other", []byte("moonloop-journal 3\n and more"))
+	good := buffer("good", journalOf(call(1, 1, 0, 0)))
+	if _, err := Compile(t.Context(), Options{}, memory{}.sink, good, other); !errors.Is(err, journal.ErrNotJournal) {
+		t.Errorf("a journal that was named: %v", err)
+	}
+	gone := FileSource(filepath.Join(t.TempDir(), "gone"))
+	if _, err := Compile(t.Context(), Options{}, memory{}.sink, good, gone); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a removed journal that was named: %v", err)
+	}
+	other.Optional, gone.Optional, gone.Size = true, true, 7
+	m := memory{}
+	res, err := Compile(t.Context(), Options{}, m.sink, other, good, gone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "journals", int64(1), res.Journals)
+	if len(res.LeftOut) != 2 || res.LeftOut[0].Journal != "other" || res.LeftOut[0].Bytes != other.Size || !res.LeftOut[1].Removed {
+		t.Errorf("left out: %+v", res.LeftOut)
+	}
+	for _, list := range [][]mooncake.Dropped{res.Dropped, m.meta(t, production).Dropped} {
+		if dropped(list, lostForeign) != 1 || dropped(list, lostForeignOf) != other.Size || dropped(list, lostRemoved) != 1 || dropped(list, lostRemovedOf) != gone.Size {
+			t.Errorf("dropped: %v", list)
+		}
+	}
+	sharded, err := CompileShard(t.Context(), Options{}, Shard{Of: 1, Dir: t.TempDir()}, memory{}.sink, other, good, gone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "the result of shards", res.LeftOut, sharded.LeftOut)
+	equal(t, "what shards dropped", res.Dropped, sharded.Dropped)
 }
 
 func TestFiles(t *testing.T) {

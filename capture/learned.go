@@ -268,4 +268,5 @@ func (r *Result) add(o *Result) {
 	r.TornIn = append(r.TornIn, o.TornIn[:min(len(o.TornIn), maxDamage-len(r.TornIn))]...)
 	r.Damage = append(r.Damage, o.Damage[:min(len(o.Damage), maxDamage-len(r.Damage))]...)
 	r.DamageCount, r.DamageBytes = r.DamageCount+o.DamageCount, r.DamageBytes+o.DamageBytes
+	r.LeftOut = append(r.LeftOut, o.LeftOut[:min(len(o.LeftOut), maxDamage-len(r.LeftOut))]...)
 }

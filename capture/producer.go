@@ -35,13 +35,16 @@ func (c *compiler) learn(d *journal.Decoder) {
 	}
 }
 
-// whole adds the cached tokens to a record's prompt tokens if other records of its producer show that the producer's counts exclude them.
-func (c *compiler) whole(d *journal.Decoder) {
+// whole adds the cached tokens to a record's prompt tokens if other records of its producer show that the producer's counts exclude them. It
+// reports whether that changed the count: one wrong record is such a proof, too, so the sidecar says how many counts changed.
+func (c *compiler) whole(d *journal.Decoder) (changed bool) {
 	if d.Exclusive || d.Row.Set || d.Producer == 0 || !d.InputTokens.Set || !c.exclusive[producer{d.Producer, d.Model}] {
-		return
+		return false
 	}
-	d.InputTokens.V += max(d.CachedTokens.V, 0) + max(d.CacheWriteTokens.V, 0)
+	more := max(d.CachedTokens.V, 0) + max(d.CacheWriteTokens.V, 0)
+	d.InputTokens.V += more
 	d.Exclusive = true
+	return more > 0
 }
 
 // sameClock is the maximum difference, in ns, of two clocks that may be the same one: some producers round to a millisecond.

@@ -260,6 +260,10 @@ func TestHostile(t *testing.T) {
 	for i := range same {
 		same[i] = call(uint64(i), 1, 0, int64(i), response("chatcmpl-1"))
 	}
+	touching := make([]journal.Record, 50)
+	for i := range touching {
+		touching[i] = call(uint64(i), 1, 0, 100*int64(i), response("chatcmpl-1"), producerOf(3), tokens(1000+int64(i), 1))
+	}
 	future := func(ns int64) func(*journal.Inference) { return func(r *journal.Inference) { r.Start, r.End = ns, ns } }
 	for _, c := range []struct {
 		why     string
@@ -274,6 +278,7 @@ func TestHostile(t *testing.T) {
 		{"one span is the parent of all others, which have no tokens", Options{}, wide, 0, lostTokens, int64(many) - 1},
 		{"more spans than the limit: each by itself", Options{MaxTraceSpans: 100}, deep[:200], 1, lostAncestry, 1},
 		{"one response id for all", Options{}, same, 1000, lostResponse, 1},
+		{"one response id for a few, of different lengths, each beginning when the one before ends", Options{}, touching, 50, lostMixed, 1},
 		{
 			"impossible times",
 			Options{},

@@ -9,10 +9,11 @@ import (
 	"slices"
 
 	"github.com/moonloop/moonloop/capture/journal"
+	"github.com/moonloop/moonloop/mooncake"
 )
 
-// maxShared is the maximum number of spans of one request at one time. A response id that more of them share is ignored: some servers give
-// the same one to every reply.
+// maxShared is the maximum number of spans of one request at one time. A response id that more of them share is ignored, as is one of
+// requests that are certainly different: some servers give the same one to every reply.
 const maxShared = 64
 
 // responseKey is the length of the key of byResponse: response id, start, trace id, span id. The partition's index follows, then
@@ -56,6 +57,26 @@ type member struct {
 	failed bool
 	row    bool // of a replay
 	at     slot
+
+	trace    [16]byte
+	producer uint64 // 0: unknown
+	input    mooncake.Opt[int64]
+}
+
+// differs reports whether two members are certainly different requests: one instrumentation of one service counted different prompts, in
+// different OTel traces.
+func (m *member) differs(o *member) bool {
+	return m.producer != 0 && m.producer == o.producer && m.trace != o.trace && m.input.Set && o.input.Set && m.input.V != o.input.V
+}
+
+// mixed reports whether a cluster has different requests, because a server gives the same response id to all.
+func (cl *cluster) mixed() bool {
+	for i := range cl.members {
+		if slices.ContainsFunc(cl.members[:i], func(o member) bool { return o.differs(&cl.members[i]) }) {
+			return true
+		}
+	}
+	return false
 }
 
 // joinResponses joins requests with the same response id and overlapping times.
@@ -84,21 +105,26 @@ func (c *compiler) joinResponses() error {
 		}
 		cl.many = true
 		c.lost.add(lostResponse, 1)
-		for _, m := range cl.members {
-			if err := c.loadMember(m, d); err != nil {
-				return err
-			}
-			if err := c.acceptServed(m.part, &d.Inference); err != nil {
-				return err
-			}
-		}
-		cl.members = cl.members[:0]
-		return nil
+		return c.separate(&cl, d)
 	})
 	if err != nil {
 		return err
 	}
 	return c.join(&cl)
+}
+
+// separate passes on the members of a cluster, each as a request of its own. d is overwritten.
+func (c *compiler) separate(cl *cluster, d *journal.Decoder) error {
+	for _, m := range cl.members {
+		if err := c.loadMember(m, d); err != nil {
+			return err
+		}
+		if err := c.acceptServed(m.part, &d.Inference); err != nil {
+			return err
+		}
+	}
+	cl.members = cl.members[:0]
+	return nil
 }
 
 // admit adds a member to a cluster that has one already.
@@ -111,7 +137,10 @@ func (c *compiler) admit(cl *cluster, p *partition, d *journal.Decoder) error {
 	}
 	c.enc = journal.AppendRecord(c.enc[:0], &d.Inference)
 	at, err := c.tree.pool.put(c.enc)
-	cl.members = append(cl.members, member{p, endOf(&d.Inference) - d.Start, d.Failed, d.Row.Set, at})
+	cl.members = append(cl.members, member{
+		part: p, length: endOf(&d.Inference) - d.Start, failed: d.Failed, row: d.Row.Set, at: at,
+		trace: d.Span.TraceID, producer: d.Producer, input: d.InputTokens,
+	})
 	return err
 }
 
@@ -141,6 +170,10 @@ func (c *compiler) join(cl *cluster) error {
 	defer c.tree.pool.reset() // idle since the last trace
 	if slices.ContainsFunc(cl.members, func(m member) bool { return m.part.Replay }) {
 		return c.joinReplay(cl)
+	}
+	if cl.mixed() {
+		c.lost.add(lostMixed, 1)
+		return c.separate(cl, &c.tree.leaf)
 	}
 	// Sorted by start, trace id and span id before.
 	slices.SortStableFunc(cl.members, func(a, b member) int { return cmp.Compare(a.length, b.length) })

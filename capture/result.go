@@ -34,6 +34,8 @@ type Result struct {
 	Damage      []journal.Damage `json:"damage,omitempty"`
 	DamageCount int64            `json:"damage_count"`
 	DamageBytes int64            `json:"damage_bytes"`
+	// LeftOut lists optional journals that were not read, at most the first 100; Dropped counts all of them and their bytes.
+	LeftOut []LeftOut `json:"left_out,omitempty"`
 	// Dropped counts losses that belong to no partition.
 	Dropped []mooncake.Dropped `json:"dropped,omitempty"`
 }
@@ -57,6 +59,10 @@ type loss struct{ what, reason string }
 var (
 	lostTorn       = loss{"records", "torn"}
 	lostDamaged    = loss{"stretches of a journal", "damaged"}
+	lostForeign    = loss{"journals", whyForeign}
+	lostForeignOf  = loss{"bytes of journals", whyForeign}
+	lostRemoved    = loss{"journals", whyRemoved}
+	lostRemovedOf  = loss{"bytes of journals", whyRemoved}
 	lostRun        = loss{"spans", "more runs than the limit"}
 	lostDuplicate  = loss{"spans", "duplicate"}
 	lostWarmup     = loss{"spans", "warm-up"}
@@ -84,14 +90,22 @@ var (
 	lostSurplus    = loss{"hash ids", "more than the prompt has blocks"}
 	lostCells      = loss{"cells", "not those of a text"}
 	lostResponse   = loss{"response ids", "shared by too many spans"}
+	lostMixed      = loss{"response ids", "shared by different requests"}
 	lostRawPrompts = loss{"prompts", "span not annotated"}
 	lostObserved   = loss{"observed cached tokens", "more than the prompt has"}
+	lostExclusive  = loss{"prompt token counts", "cached tokens were added, because a span of the same service and model shows that its counts exclude them"}
 	lostRemote     = loss{"prompts", "a part is at the server only"}
 	lostHidden     = loss{"prompts", "more tokens than the text has bytes"}
 	lostClock      = loss{"arrivals", "by a clock that differs from those of clients"}
 	lostRanges     = loss{"hash ranges", "not those of the prompt"}
 	lostReply      = loss{"replies", "to a request without a row"}
 	lostRest       = loss{"prompts", "only a beginning is known"}
+)
+
+// Why journals are left out: their first line cannot be read, or they are gone.
+const (
+	whyForeign = "damaged at the beginning, of another version, or not a journal"
+	whyRemoved = "removed meanwhile"
 )
 
 // LeftOutReasons returns all reasons for which a request has no row: those of [mooncake.Dropped] rows and requests.

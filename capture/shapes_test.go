@@ -95,7 +95,7 @@ func TestShapes(t *testing.T) {
 				call(3, 1, 0, 2, producerOf(6), tokens(2465, 1), cached(2000)),
 			},
 			[]string{"1/1 0 3000 1 []", "2/1 1 4513 1 []", "3/1 2 2465 1 []"},
-			nil,
+			map[loss]int64{lostExclusive: 1},
 		},
 		{
 			"nothing is known of another model of that producer",

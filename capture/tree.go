@@ -119,7 +119,9 @@ func (t *tree) record(b []byte) error {
 	if err := d.Decode(payload); err != nil {
 		return err // cannot happen: the journal's reader has decoded it
 	}
-	t.c.whole(d)
+	if t.c.whole(d) && !beside {
+		t.c.list[0].lost.add(lostExclusive, 1) // of production: replays are not completed
+	}
 	if t.large {
 		return t.single()
 	}

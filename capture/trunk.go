@@ -46,6 +46,7 @@ type TrunkResult struct {
 	Prompts int64 // of production, including repetitions
 	Used    int   // prompts from which the list was made
 	Damage  int64 // damaged places of the journals
+	LeftOut []LeftOut
 }
 
 // drawn is a selected prompt.
@@ -87,6 +88,10 @@ type trunkReader struct {
 
 func (t *trunkReader) read(ctx context.Context, j Source) error {
 	f, err := j.Open()
+	if out, ok := j.LeftOut(err); ok {
+		t.res.LeftOut = append(t.res.LeftOut, out)
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("journal cannot be opened: %w", err)
 	}
@@ -108,6 +113,10 @@ func (t *trunkReader) read(ctx context.Context, j Source) error {
 		}
 		if errors.Is(err, io.EOF) {
 			t.bytes += r.Offset()
+			return nil
+		}
+		if out, ok := j.LeftOut(err); ok && n == 0 {
+			t.res.LeftOut = append(t.res.LeftOut, out)
 			return nil
 		}
 		if err != nil {

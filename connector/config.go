@@ -32,8 +32,8 @@ type Config struct {
 	// MaxBlocks is the maximum number of blocks in the sample of one model (and tenant); the ratio is halved when it is reached. 1,024 to
 	// 16,777,216. Default 32,768: more blocks cost processor time and improve little.
 	MaxBlocks int `mapstructure:"max_blocks"`
-	// MaxStreams is the maximum number of models, or of pairs of model and tenant, that are analysed; requests of others are only counted. 1
-	// to 1,000. Default 20.
+	// MaxStreams is the maximum number of models, or of pairs of model and tenant, that are analysed; requests of others are only counted. A
+	// request that is not analysed takes no place. 1 to 1,000. Default 20.
 	MaxStreams int `mapstructure:"max_streams"`
 
 	// Capacities are sizes of caches, in tokens of at least 1. The infinite cache is always added.

@@ -41,26 +41,55 @@ type cacheConnector struct {
 	mu      sync.Mutex
 	started pcommon.Timestamp
 	streams map[streamKey]*stream
-	order   []*stream // in order of appearance, for metrics in a stable order
-	rest    map[string]int64
+	order   []*stream        // in order of appearance, for metrics in a stable order
+	rest    map[string]int64 // requests without a stream, by result
 	recent  recency
 }
 
-// requestKey identifies a request: half the hash of its response id, else a hash of its OTel trace and prompt.
+// requestKey identifies a request: half the hash of its response id, or a hash of its OTel trace and prompt.
 type requestKey uint64
 
-// recency remembers about 100,000 requests, so that a second span of one of them is not counted again. A request has a slot among eight, of
-// which the oldest is replaced. So looking it up and remembering it is one access to memory, without garbage.
-type recency [1 << 14][8]requestKey
+// sighting is what tells whether two spans with one key are of one request. Hashes are 0 if the value is unknown.
+type sighting struct {
+	key requestKey
 
-// add remembers a request, and reports whether it was remembered before.
-func (r *recency) add(key requestKey) (before bool) {
-	place := &r[key%requestKey(len(r))]
-	if slices.Contains(place[:], key) {
-		return true
+	start, end                int64 // ns
+	producer, trace, response uint32
+	prompt, tokens            uint32
+}
+
+// same reports whether two spans with one key are of one request. They may not be: an application sends one prompt several times, and some
+// servers give the same response id to all replies.
+func (s *sighting) same(o *sighting) bool {
+	together := s.start == o.start || s.start < o.end && o.start < s.end
+	alike := s.producer != 0 && s.producer == o.producer
+	switch {
+	case s.response != 0 && o.response != 0 && s.response != o.response:
+		return false
+	case alike: // nested, or of another request
+		return together && (s.trace == o.trace || s.prompt == o.prompt)
+	}
+	return s.trace == o.trace || together || s.tokens == o.tokens // the clocks of two producers can differ
+}
+
+// recency remembers about 100,000 spans, so that a second span of a request is not counted again. For each of its keys, a span has a slot among
+// eight, of which the oldest is replaced. So looking it up and remembering it is one access to memory, without garbage.
+type recency [1 << 14][8]sighting
+
+// add remembers a span, and reports whether one of the same request was remembered before. Of a request, the first span is remembered; of
+// requests with one key, the latest.
+func (r *recency) add(s sighting) (before bool) {
+	place := &r[s.key%requestKey(len(r))]
+	i := slices.IndexFunc(place[:], func(o sighting) bool { return o.key == s.key })
+	if i >= 0 {
+		if place[i].same(&s) {
+			return true
+		}
+		place[i] = s
+		return false
 	}
 	copy(place[1:], place[:])
-	place[0] = key
+	place[0] = s
 	return false
 }
 
@@ -168,30 +197,44 @@ func (c *cacheConnector) consume(td ptrace.Traces, tenant string) error {
 	return err
 }
 
-// add counts a request under its result.
+// add counts a request under its result, and analyses it if it can be.
 func (c *cacheConnector) add(r *journal.Inference, tenant string, now time.Time) {
-	s := c.stream(streamKey{r.Model.String(), tenant})
-	result := ""
-	switch {
-	case !r.Run.IsZero() && !c.config.Replays:
-		result = resultReplay
-	case r.Failed:
-		result = resultFailed
-	case c.seen(r):
-		result = resultDuplicate
-	case s == nil:
-		result = resultStreams
-	default:
-		result = s.add(r, now)
+	key := streamKey{r.Model.String(), tenant}
+	result := c.result(r)
+	if result == resultAnalysed {
+		if s := c.stream(key); s != nil {
+			s.add(r, now)
+		} else {
+			result = resultStreams
+		}
 	}
-	if s != nil {
+	if s := c.streams[key]; s != nil {
 		s.results[result]++
 	} else {
 		c.rest[result]++
 	}
 }
 
-// stream returns the stream of a key; nil if there are too many.
+// result returns the result of a request, as long as there are not too many streams.
+func (c *cacheConnector) result(r *journal.Inference) string {
+	tokens, b, known := prompt(r)
+	switch {
+	case !r.Run.IsZero() && !c.config.Replays:
+		return resultReplay
+	case r.Failed:
+		return resultFailed
+	case tokens <= 0:
+		return resultNoTokens
+	case !known:
+		return resultNoPrompt
+	case c.seen(r, tokens, &b):
+		return resultDuplicate
+	}
+	return resultAnalysed
+}
+
+// stream returns the stream of a request that will be analysed; nil if there are too many. Other requests make no stream: the names of models
+// that do not exist, in requests that failed, would use up the limit.
 func (c *cacheConnector) stream(key streamKey) *stream {
 	s := c.streams[key]
 	if s != nil || len(c.streams) >= c.config.MaxStreams {
@@ -209,17 +252,22 @@ func (c *cacheConnector) stream(key streamKey) *stream {
 	return s
 }
 
-// seen reports whether a span of the same request came earlier: applications, gateways and engines each record one. A span without a prompt
-// is not remembered, because another span of the same request may have it.
-func (c *cacheConnector) seen(r *journal.Inference) bool {
-	_, b, known := prompt(r)
-	if !known {
-		return false
+// seen reports whether a span of the same request came earlier: applications, gateways and engines each record one. A span that cannot be
+// analysed is not remembered, because another span of the same request may have what it lacks.
+func (c *cacheConnector) seen(r *journal.Inference, tokens int64, b *blocks) bool {
+	trace := binary.LittleEndian.Uint64(r.Span.TraceID[:]) + binary.LittleEndian.Uint64(r.Span.TraceID[8:])
+	prompt := splitmix.Mix(b.all + uint64(len(b.ids)))
+	s := sighting{
+		start: r.Start, end: r.End,
+		//nolint:gosec // parts of hashes; tokens are only compared
+		producer: uint32(r.Producer), trace: uint32(splitmix.Mix(trace)), prompt: uint32(prompt), tokens: uint32(tokens),
 	}
-	key := requestKey(binary.LittleEndian.Uint64(r.Response[:]))
-	if r.Response == (journal.Response{}) {
-		trace := binary.LittleEndian.Uint64(r.Span.TraceID[:]) + binary.LittleEndian.Uint64(r.Span.TraceID[8:])
-		key = requestKey(splitmix.Mix(trace + splitmix.Mix(b.all+uint64(len(b.ids)))))
+	before := false
+	if r.Response != (journal.Response{}) {
+		s.key = requestKey(binary.LittleEndian.Uint64(r.Response[:]))
+		s.response = max(1, uint32(s.key)) //nolint:gosec // a part of a hash
+		before = c.recent.add(s)
 	}
-	return c.recent.add(key)
+	s.key = requestKey(splitmix.Mix(trace + prompt)) // only one of two spans may have the response id
+	return c.recent.add(s) || before
 }

@@ -202,6 +202,69 @@ func TestTenantsAndStreamsAreBounded(t *testing.T) {
 	}
 }
 
+// Requests that are not analysed do not use up the limit: names of models that do not exist would shut out those that do.
+func TestOnlyAnalysedRequestsTakeAStream(t *testing.T) {
+	c, sink := start(t, func(c *Config) { c.MaxStreams = 1 })
+	require.NoError(t, c.ConsumeTraces(t.Context(), spans(
+		request{ids: []uint64{1}, tokens: 512, model: "typo", response: "a", failed: true, cached: -1},
+		request{ids: []uint64{1}, tokens: 512, model: "replayed", response: "b", run: "run-1", cached: -1},
+		request{ids: []uint64{1}, model: "uncounted", response: "c", cached: -1},
+		request{tokens: 512, model: "bare", response: "d", cached: -1},
+	)))
+	want := map[string]float64{}
+	for _, result := range []string{"failed", "replay", "no_tokens", "no_prompt"} {
+		want["mooncake.cache.potential.requests "+result] = 1
+	}
+	assert.Equal(t, want, points(t, c, sink))
+	require.NoError(t, c.ConsumeTraces(t.Context(), spans(
+		request{ids: []uint64{1}, tokens: 512, model: "prod", response: "e", cached: -1},
+		request{ids: []uint64{1}, tokens: 512, model: "prod", response: "f", failed: true, cached: -1},
+		request{ids: []uint64{1}, tokens: 512, model: "second", response: "g", cached: -1},
+	)))
+	got := points(t, c, sink)
+	assert.InDelta(t, 1, got["mooncake.cache.potential.requests prod analysed"], 0)
+	assert.InDelta(t, 1, got["mooncake.cache.potential.requests prod failed"], 0)
+	assert.InDelta(t, 1, got["mooncake.cache.potential.requests failed"], 0)
+	assert.InDelta(t, 1, got["mooncake.cache.potential.requests too_many"], 0)
+}
+
+// A second span of a request is recognised, and a second request with the same prompt or the same response id is not taken for one.
+func TestDuplicates(t *testing.T) {
+	type span struct {
+		trace, start, end, prompt byte
+		service, response         string
+	}
+	for _, tc := range []struct {
+		why      string
+		spans    []span
+		analysed float64
+	}{
+		{"one prompt, again and again", []span{{1, 0, 5, 1, "app", ""}, {1, 5, 9, 1, "app", ""}, {1, 9, 12, 1, "app", ""}}, 3},
+		{"the same, through a gateway whose spans come later", []span{{1, 0, 5, 1, "app", ""}, {1, 5, 9, 1, "app", ""}, {1, 1, 4, 1, "gateway", ""}, {1, 6, 8, 1, "gateway", ""}}, 2},
+		{"only the gateway has the response id", []span{{1, 0, 5, 1, "app", ""}, {1, 1, 4, 1, "gateway", "a"}, {2, 2, 3, 1, "engine", "a"}}, 1},
+		{"several samples at one time", []span{{1, 0, 5, 1, "app", "a"}, {1, 0, 6, 1, "app", "b"}}, 2},
+		{"two spans of one library, one in the other", []span{{1, 0, 5, 1, "app", "a"}, {1, 1, 4, 1, "app", "a"}}, 1},
+		{"one response id for all", []span{{1, 0, 5, 1, "app", "a"}, {2, 4, 9, 2, "app", "a"}, {3, 20, 25, 3, "other", "a"}}, 3},
+		{"a library's two spans have different texts", []span{{1, 0, 5, 1, "app", "a"}, {1, 1, 4, 2, "app", "a"}}, 1},
+		{"a span that is delivered twice", []span{{1, 0, 5, 1, "app", ""}, {1, 0, 5, 1, "app", ""}}, 1},
+	} {
+		c, sink := start(t, nil)
+		for _, s := range tc.spans {
+			td := spans(request{ids: []uint64{uint64(s.prompt)}, tokens: 500 + int64(s.prompt), model: "m", response: s.response, cached: -1})
+			rs := td.ResourceSpans().At(0)
+			rs.Resource().Attributes().PutStr("service.name", s.service)
+			one := rs.ScopeSpans().At(0).Spans().At(0)
+			one.SetTraceID(pcommon.TraceID{s.trace})
+			one.SetStartTimestamp(pcommon.Timestamp(100 + int(s.start)))
+			one.SetEndTimestamp(pcommon.Timestamp(100 + int(s.end)))
+			require.NoError(t, c.ConsumeTraces(t.Context(), td))
+		}
+		got := points(t, c, sink)
+		assert.InDelta(t, tc.analysed, got["mooncake.cache.potential.requests m analysed"], 0, tc.why)
+		assert.InDelta(t, float64(len(tc.spans))-tc.analysed, got["mooncake.cache.potential.requests m duplicate"], 0, tc.why)
+	}
+}
+
 // The window slides: earlier hits do not count.
 func TestWindow(t *testing.T) {
 	c, sink := start(t, func(c *Config) { c.SamplingRatio, c.Window, c.Interval = 1, time.Minute, 30*time.Second })

@@ -84,7 +84,7 @@ func (b *book) point(p pmetric.NumberDataPoint, s *stream, more []string) {
 // metrics returns all metrics at a time, and lets estimators forget old blocks.
 func (c *cacheConnector) metrics(now time.Time) pmetric.Metrics {
 	all := pmetric.NewMetrics()
-	if len(c.order) == 0 {
+	if len(c.order) == 0 && len(c.rest) == 0 {
 		return all
 	}
 	scope := all.ResourceMetrics().AppendEmpty().ScopeMetrics().AppendEmpty()
@@ -94,8 +94,10 @@ func (c *cacheConnector) metrics(now time.Time) pmetric.Metrics {
 		s.reuse.Forget(now.Add(-c.config.Retention).UnixNano())
 		c.report(b, s, s.recent(now, c.config.Window))
 	}
-	for result, n := range c.rest {
-		b.sum(&semconv.CachePotentialRequests, n, nil, semconv.CacheRequestResult, result)
+	for _, result := range allResults {
+		if n := c.rest[result]; n > 0 {
+			b.sum(&semconv.CachePotentialRequests, n, nil, semconv.CacheRequestResult, result)
+		}
 	}
 	return all
 }

@@ -45,22 +45,15 @@ const (
 	infinite        = "infinite"  // value of semconv.CacheCapacity
 )
 
-// add analyses a request, and returns its result.
-func (s *stream) add(r *journal.Inference, now time.Time) string {
-	tokens, blocks, known := prompt(r)
-	switch {
-	case tokens <= 0:
-		return resultNoTokens
-	case !known:
-		return resultNoPrompt
-	}
+// add analyses a request, whose prompt and tokens are known.
+func (s *stream) add(r *journal.Inference, now time.Time) {
+	tokens, blocks, _ := prompt(r)
 	s.reuse.Add(blocks.ids, blocks.size, float64(tokens), now.UnixNano())
 	s.promptTokens += tokens
 	if r.CachedTokens.Set {
 		s.reportedTokens += min(r.CachedTokens.V, tokens)
 		s.reportedOf += tokens
 	}
-	return resultAnalysed
 }
 
 // blocks are the blocks of a prompt, and a value for the whole prompt.

@@ -102,7 +102,7 @@ func (f *follower) poll(ctx context.Context, now time.Time) error {
 	}
 	for name, at := range f.places {
 		if !there[name] {
-			f.lost.RemovedBytes += max(0, at.Size-at.Offset)
+			f.lost.RemovedBytes += max(0, at.Size-max(at.Offset, journal.HeaderSize)) // an idle Collector replaces journals without records
 			delete(f.places, name)
 		}
 	}

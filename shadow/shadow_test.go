@@ -8,6 +8,7 @@ import (
 	"errors"
 	"math"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/moonloop/moonloop/agent"
 	"github.com/moonloop/moonloop/agent/carry"
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/internal/simulator"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/mooncake/stats"
@@ -291,5 +293,27 @@ func TestNegativeConfig(t *testing.T) {
 	}
 	if cfg.MaxLag = -1; cfg.complete() == nil {
 		t.Error("a negative lag is accepted")
+	}
+}
+
+// TestRemovedUnread: of a journal that is removed, only records that were not read are lost; its header is none.
+func TestRemovedUnread(t *testing.T) {
+	cfg := Config{Journals: t.TempDir(), Dir: t.TempDir(), Window: time.Minute, Warn: func(string) {}}
+	var lost losses
+	f, err := newFollower(&cfg, map[string]place{}, &lost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.close()
+	name := filepath.Join(cfg.Journals, "a.journal")
+	w, err := journal.OpenWriter(name, journal.WriterOptions{NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(w.Close(), f.poll(t.Context(), time.Now()), os.Remove(name), f.poll(t.Context(), time.Now())); err != nil {
+		t.Fatal(err)
+	}
+	if lost.RemovedBytes != 0 {
+		t.Errorf("%d bytes of a journal without records are lost", lost.RemovedBytes)
 	}
 }

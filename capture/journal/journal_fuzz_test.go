@@ -19,6 +19,8 @@ import (
 func FuzzReader(f *testing.F) {
 	f.Add(journal(some(f)...))
 	f.Add([]byte(header + "\x00\x00\x01\x00"))
+	f.Add(append([]byte("n"), journal(some(f)...)[1:]...)) // a damaged header
+	f.Add(append([]byte("n"+header[1:]), appendMark(nil, kindResume)...))
 	f.Add(packed(append(some(f), some(f)...)...))
 	f.Add(slices.Concat(packed(some(f)...), packed(some(f)...)[len(header):], message(f, some(f)...)))
 	f.Add(appendMark([]byte(header), kindResume))
@@ -66,18 +68,24 @@ func readEvents(t *testing.T, r *Reader) (events []string, end error) {
 // eventsOf computes the content of a journal from all of its bytes: its frames are between zeros.
 func eventsOf(b []byte) (events []string, end error) {
 	var torn Torn
+	doubt := false
 	if !bytes.HasPrefix(b, []byte(header)) && !bytes.HasPrefix(b, []byte(header1)) {
-		if !bytes.HasPrefix([]byte(header), b) && !bytes.HasPrefix([]byte(header1), b) {
+		if bytes.HasPrefix([]byte(header), b) || bytes.HasPrefix([]byte(header1), b) {
+			if len(b) > 0 {
+				torn = Torn{1, int64(len(b))}
+			}
+			return []string{fmt.Sprint("torn ", torn)}, io.EOF
+		}
+		if doubt = len(b) >= len(header) && (b[len(header)-2] == '1' || b[len(header)-2] == '2'); !doubt {
 			return []string{fmt.Sprint("torn ", torn)}, ErrNotJournal
 		}
-		if len(b) > 0 {
-			torn = Torn{1, int64(len(b))}
-		}
-		return []string{fmt.Sprint("torn ", torn)}, io.EOF
 	}
 	var known dictionary
 	var memory []byte
 	offset, bad, badEnd, zeros := len(header), -1, 0, 0
+	if doubt {
+		bad, badEnd = 0, len(header)
+	}
 	for frames := bytes.SplitAfter(b[len(header):], []byte{0}); len(frames) > 0; frames = frames[1:] {
 		frame := frames[0]
 		start := offset
@@ -109,17 +117,25 @@ func eventsOf(b []byte) (events []string, end error) {
 			}
 		case ok && sum == checksum(0, payload) && bytes.Equal(payload, []byte{kindEnd}):
 		case !ok || len(frame) > maxFrame:
-			broken()
+			if broken(); doubt {
+				return []string{fmt.Sprint("torn ", Torn{})}, ErrNotJournal
+			}
 		default:
 			if _, err := known.open(payload, sum, &d, &memory); err != nil {
-				broken()
+				if broken(); doubt {
+					return []string{fmt.Sprint("torn ", Torn{})}, ErrNotJournal
+				}
 				break
 			}
+			doubt = false
 			if bad >= 0 {
 				events, bad = append(events, fmt.Sprintf("damage %d+%d", bad, badEnd-bad)), -1
 			}
 			events = append(events, fmt.Sprintf("record %x", AppendRecord(nil, d.Record())))
 		}
+	}
+	if doubt {
+		return []string{fmt.Sprint("torn ", Torn{})}, ErrNotJournal
 	}
 	if bad >= 0 {
 		torn.Records, torn.Bytes = torn.Records+1, torn.Bytes+int64(badEnd-bad)

@@ -333,6 +333,32 @@ func TestCorruptionIsReportedWithItsOffset(t *testing.T) {
 	}
 }
 
+// TestDamagedHeader: a header says nothing but the version, so records are read without the rest of it.
+func TestDamagedHeader(t *testing.T) {
+	records := some(t)
+	whole := journal(records...)
+	for i := range len(header) {
+		b := bytes.Clone(whole)
+		b[i] ^= 0x40
+		if i == len(header)-2 {
+			if _, err := NewReader("j", bytes.NewReader(b)).Next(); !errors.Is(err, ErrNotJournal) {
+				t.Errorf("version: %v", err)
+			}
+			continue
+		}
+		got, damage, torn := readAll(t, b)
+		same(t, "records", records, got)
+		if len(damage) != 1 || damage[0].Offset != 0 || damage[0].Bytes != HeaderSize || torn != (Torn{}) {
+			t.Errorf("byte %d: damage %v, torn %v", i, damage, torn)
+		}
+		for what, bad := range map[string][]byte{"no record": b[:len(header)], "a damaged record": append(bytes.Clone(b[:len(header)+5]), b[len(header)+6:]...)} {
+			if _, err := NewReader("j", bytes.NewReader(bad)).Next(); !errors.Is(err, ErrNotJournal) {
+				t.Errorf("byte %d, %s: %v", i, what, err)
+			}
+		}
+	}
+}
+
 func TestNotAJournal(t *testing.T) {
 	for _, c := range []struct{ what, content string }{
 		{"another file", `{"timestamp": 0}` + "\n and more"},

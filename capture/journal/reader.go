@@ -11,14 +11,15 @@ import (
 	"strings"
 )
 
-// ErrNotJournal is the error for a file that is not a journal, or of an unknown version.
+// ErrNotJournal is the error for a file that is not a journal, or of an unknown version. A journal of which only the header is damaged is read,
+// if its first record is intact.
 var ErrNotJournal = errors.New("not a journal")
 
 // Damage is a part of a journal without a valid record. [Reader.Next] returns it as an error, after which reading can continue.
 type Damage struct {
-	Journal string
-	Offset  int64 // of the first byte, from the start of the file
-	Bytes   int64
+	Journal string `json:"journal"`
+	Offset  int64  `json:"offset"` // of the first byte, from the start of the file
+	Bytes   int64  `json:"bytes"`
 }
 
 // Error describes the damage and its position.
@@ -50,6 +51,7 @@ type Reader struct {
 	torn    Torn
 	dec     Decoder
 	err     error
+	doubt   error // why this may be no journal, until a record or a mark shows that only its header is damaged
 
 	dictionary dictionary
 	record     []byte // unpacked
@@ -139,7 +141,12 @@ func (r *Reader) NextEncoded() ([]byte, *Decoder, error) {
 			continue
 		}
 		record, ok := r.open(payload, sum, start, ok)
+		if ok {
+			r.doubt = nil
+		}
 		switch {
+		case r.doubt != nil:
+			r.err = r.doubt
 		case r.offset <= r.seen:
 			r.bad, r.torn = nil, Torn{}
 		case !ok:
@@ -154,7 +161,12 @@ func (r *Reader) NextEncoded() ([]byte, *Decoder, error) {
 		}
 	}
 	if errors.Is(r.err, io.EOF) {
-		r.tear()
+		if r.tear(); r.doubt != nil {
+			r.err = r.doubt
+		}
+	}
+	if r.doubt != nil {
+		r.bad, r.torn = nil, Torn{}
 	}
 	return nil, nil, r.err
 }
@@ -182,7 +194,16 @@ func (r *Reader) readHeader() error {
 	case err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("journal %s cannot be read: %w", r.name, err)
 	case !beginsHeader(head[:n]):
-		return fmt.Errorf("journal %s: %w", r.name, checkHeader(head[:n]))
+		err = fmt.Errorf("journal %s: %w", r.name, checkHeader(head[:n]))
+		if !hasVersion(head[:n]) {
+			return err
+		}
+		if r.seen == 0 {
+			r.damage(0, int64(n))
+			r.doubt = err
+		}
+		r.offset = max(r.offset, r.from)
+		return nil
 	case n == len(header):
 		r.offset = max(r.offset, r.from)
 		return nil
@@ -198,6 +219,12 @@ func isHeader(b []byte) bool { return string(b) == header || string(b) == header
 // beginsHeader reports whether bytes are the beginning of such a header, or all of it.
 func beginsHeader(b []byte) bool {
 	return strings.HasPrefix(header, string(b)) || strings.HasPrefix(header1, string(b))
+}
+
+// hasVersion reports whether bytes that are no header may be a damaged one: nothing in it is needed except for the version.
+func hasVersion(b []byte) bool {
+	at := len(header) - len("2\n")
+	return len(b) == len(header) && (b[at] == header[at] || b[at] == header1[at])
 }
 
 // checkHeader returns an error about the header of a journal.

@@ -74,12 +74,12 @@ func runCompile(cmd *cobra.Command, args []string, f compileFlags) error {
 		}
 		opt.Replays = capture.ReplaysOnly
 	}
-	journals, bytes, err := findJournals(ctx, args, func(text string) { fmt.Fprintf(stderr, "moonloop: warning: %s\n", text) })
+	journals, err := findJournals(ctx, args)
 	if err != nil {
 		return err
 	}
 	if f.list {
-		return listJournals(ctx, stdout, journals, f.json)
+		return listJournals(ctx, stdout, stderr, journals, f.json)
 	}
 	shard := capture.Shard{Index: f.shard[0], Of: f.shard[1], Dir: f.shardDir}
 	switch {
@@ -90,11 +90,14 @@ func runCompile(cmd *cobra.Command, args []string, f compileFlags) error {
 	}
 	t := &traces{traceFlags: &f.traceFlags}
 	if shard.Index == 0 { // it writes the traces
-		if t, err = f.begin(f.run == "", journals...); err != nil {
+		if t, err = f.begin(f.run == "", journalNames(journals)...); err != nil {
 			return err
 		}
 	}
-	progress := compileProgress{bytes: bytes}
+	var progress compileProgress
+	for i := range journals {
+		progress.bytes += journals[i].Size
+	}
 	opt.Progress = progress.update
 	view := term.NewProgress(stderr, f.progress)
 	view.Show(progress.show)
@@ -109,7 +112,7 @@ func runCompile(cmd *cobra.Command, args []string, f compileFlags) error {
 		defer debug.SetMemoryLimit(debug.SetMemoryLimit(int64(max(opt.Memory, leastLimit))))
 	}
 	if shard.Index > 0 {
-		_, err := capture.CompileShard(ctx, opt, shard, nil, journalSources(ctx, journals)...)
+		_, err := capture.CompileShard(ctx, opt, shard, nil, journals...)
 		view.Stop(false)
 		return f.shardDone(ctx, stdout, journalHint(err))
 	}
@@ -117,12 +120,15 @@ func runCompile(cmd *cobra.Command, args []string, f compileFlags) error {
 		if f.run != "" {
 			sink = f.onlyRun(sink)
 		}
-		if sources := journalSources(ctx, journals); shard.Of > 0 {
-			result, err = capture.CompileShard(ctx, opt, shard, sink, sources...)
+		if shard.Of > 0 {
+			result, err = capture.CompileShard(ctx, opt, shard, sink, journals...)
 		} else {
-			result, err = capture.Compile(ctx, opt, sink, sources...)
+			result, err = capture.Compile(ctx, opt, sink, journals...)
 		}
 		view.Stop(false)
+		if none := warnLeftOut(stderr, result.Journals, result.LeftOut); err == nil {
+			err = none
+		}
 		if f.run != "" {
 			result.Traces = slices.DeleteFunc(result.Traces, func(t capture.TraceResult) bool { return t.Run.String() != f.run })
 		}
@@ -146,23 +152,6 @@ func (f *compileFlags) shardDone(ctx context.Context, stdout io.Writer, err erro
 		return output(stdout, map[string]any{"shard": f.shard[0], "of": f.shard[1]})
 	}
 	return output(stdout, fmt.Sprintf("shard %d/%d is done; shard 0 writes the trace\n", f.shard[0], f.shard[1]))
-}
-
-// journalSources returns the sources of journals. Reading them ends with ctx, even if nothing arrives.
-func journalSources(ctx context.Context, names []string) []capture.Source {
-	sources := make([]capture.Source, len(names))
-	ahead := store.Ahead(ctx, names)
-	for i, name := range names {
-		if objects.IsURL(name) {
-			sources[i] = capture.Source{Name: name, Open: func() (io.ReadCloser, error) { return ahead.Open(name) }}
-			continue
-		}
-		sources[i] = capture.Source{Name: name, Open: func() (io.ReadCloser, error) { return openInput(ctx, name) }}
-		if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() {
-			sources[i].Size = info.Size()
-		}
-	}
-	return sources
 }
 
 // journalHint adds advice to the error of a file that is not a journal.
@@ -194,7 +183,7 @@ func (f *compileFlags) noRows(result capture.Result) error {
 	}
 	err := fmt.Errorf("no trace was written: the journals hold %s of requests and no row", term.Counted(result.Inferences, "spans"))
 	if result.Inferences == 0 {
-		return errors.Join(err, errors.New("spans of GenAI requests did not reach the exporter"))
+		return errors.Join(err, errors.New("spans of GenAI requests did not reach the exporter, or its sampling left all of them out"))
 	}
 	return err
 }
@@ -206,45 +195,106 @@ func (nowhere) Write(*mooncake.Row) error   { return nil }
 func (nowhere) Commit(*mooncake.Meta) error { return nil }
 func (nowhere) Close() error                { return nil }
 
-// findJournals returns the files and objects of the arguments, each once, and their size in bytes.
-func findJournals(ctx context.Context, args []string, warn func(string)) (names []string, bytes int64, err error) {
-	var seen []fs.FileInfo
-	listed := map[string]bool{}
+// foundJournals are the journals of a command line, each once.
+type foundJournals struct {
+	ctx     context.Context //nolint:containedctx // of the command: reading them ends with it, even if nothing arrives
+	sources []capture.Source
+	files   []fs.FileInfo  // of the sources; nil of an object, and of a file that was removed
+	objects map[string]int // by URL: the index of its source
+	ahead   *objects.Ahead
+}
+
+// findJournals returns the files and objects of the arguments. Those that the arguments do not name themselves are optional.
+func findJournals(ctx context.Context, args []string) ([]capture.Source, error) {
+	f := foundJournals{ctx: ctx, objects: map[string]int{}}
 	for _, arg := range args {
 		if objects.IsURL(arg) {
 			found, err := objectJournals(ctx, arg)
 			if err != nil {
-				return nil, 0, err
+				return nil, err
 			}
 			for _, o := range found {
-				if !listed[o.URL] {
-					listed[o.URL] = true
-					names, bytes = append(names, o.URL), bytes+o.Size
-				}
+				f.addObject(o, o.URL != arg)
 			}
 			continue
 		}
 		info, err := os.Stat(arg)
 		if err != nil {
-			return nil, 0, hintError{fmt.Errorf("journal: %w", err), "name journals, or the folder that the mooncake exporter writes to"}
+			return nil, hintError{fmt.Errorf("journal: %w", err), "name journals, or the folder that the mooncake exporter writes to"}
 		}
-		files := []string{arg}
-		if info.IsDir() {
-			if files, err = folderJournals(arg, warn); err != nil {
-				return nil, 0, err
-			}
+		if !info.IsDir() {
+			f.addFile(arg, info, false)
+			continue
 		}
-		for _, name := range files {
-			info, err := os.Stat(name)
-			if err != nil {
-				return nil, 0, fmt.Errorf("journal: %w", err)
+		names, err := folderJournals(arg)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			if info, err = os.Stat(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return nil, fmt.Errorf("journal: %w", err)
 			}
-			if !slices.ContainsFunc(seen, func(other fs.FileInfo) bool { return os.SameFile(other, info) }) {
-				seen, names, bytes = append(seen, info), append(names, name), bytes+info.Size()
-			}
+			f.addFile(name, info, true)
 		}
 	}
-	return names, bytes, nil
+	f.ahead = store.Ahead(ctx, journalNames(f.sources))
+	return f.sources, nil
+}
+
+func (f *foundJournals) addObject(o objects.Object, optional bool) {
+	at, known := f.objects[o.URL]
+	if !known {
+		f.objects[o.URL] = len(f.sources)
+		f.add(nil, capture.Source{Name: o.URL, Size: o.Size, Optional: optional, Open: func() (io.ReadCloser, error) { return f.ahead.Open(o.URL) }})
+		return
+	}
+	f.sources[at].Optional = f.sources[at].Optional && optional
+}
+
+// addFile adds a file; info is nil if it was removed after its folder was listed.
+func (f *foundJournals) addFile(name string, info fs.FileInfo, optional bool) {
+	if info == nil {
+		f.add(nil, capture.Source{Name: name, Optional: optional, Open: func() (io.ReadCloser, error) { return openInput(f.ctx, name) }})
+		return
+	}
+	at := slices.IndexFunc(f.files, func(other fs.FileInfo) bool { return other != nil && os.SameFile(other, info) })
+	if at >= 0 {
+		f.sources[at].Optional = f.sources[at].Optional && optional
+		return
+	}
+	source := capture.Source{Name: name, Optional: optional, Open: func() (io.ReadCloser, error) {
+		if optional && !info.Mode().IsRegular() { // waiting for a pipe that nobody meant would be forever
+			return nil, fmt.Errorf("%s: %w", name, journal.ErrNotJournal)
+		}
+		return openInput(f.ctx, name)
+	}}
+	if info.Mode().IsRegular() {
+		source.Size = info.Size()
+	}
+	f.add(info, source)
+}
+
+func (f *foundJournals) add(info fs.FileInfo, source capture.Source) {
+	f.files, f.sources = append(f.files, info), append(f.sources, source)
+}
+
+func journalNames(journals []capture.Source) []string {
+	names := make([]string, len(journals))
+	for i := range journals {
+		names[i] = journals[i].Name
+	}
+	return names
+}
+
+// warnLeftOut warns of the journals that were left out. If none was read, it returns an error.
+func warnLeftOut(stderr io.Writer, read int64, left []capture.LeftOut) error {
+	for _, l := range left {
+		fmt.Fprintf(stderr, "moonloop: warning: %s; it was left out\n", l.Reason)
+	}
+	if read == 0 && len(left) > 0 {
+		return fmt.Errorf("no journal was read: name the folder that the exporter writes to, or its *%s files", journalSuffix)
+	}
+	return nil
 }
 
 // objectJournals returns the journals that a URL stands for: an object, or those in a folder that are named like journals.
@@ -260,23 +310,15 @@ func objectJournals(ctx context.Context, url string) ([]objects.Object, error) {
 	return list, err
 }
 
-// folderJournals returns the journals of a folder and its subfolders: journals that were copied from an object store are in subfolders, because
-// their names there are paths. A file that is named like a journal but is not one is left out with a warning.
-func folderJournals(folder string, warn func(string)) (names []string, err error) {
+// folderJournals returns the files of a folder and its subfolders that are named like journals: journals that were copied from an object store
+// are in subfolders, because their names there are paths.
+func folderJournals(folder string) (names []string, err error) {
 	// With a separator at the end of its name, a link to a folder counts as a folder.
 	err = filepath.WalkDir(folder+string(filepath.Separator), func(name string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return fmt.Errorf("folder of journals: %w", err)
 		}
-		if e.IsDir() || !strings.HasSuffix(name, journalSuffix) {
-			return nil
-		}
-		switch err := checkJournal(name); {
-		case errors.Is(err, journal.ErrNotJournal):
-			warn(err.Error() + "; it was left out")
-		case err != nil:
-			return fmt.Errorf("journal: %w", err)
-		default:
+		if !e.IsDir() && strings.HasSuffix(name, journalSuffix) {
 			names = append(names, filepath.Clean(name))
 		}
 		return nil
@@ -285,24 +327,6 @@ func folderJournals(folder string, warn func(string)) (names []string, err error
 		err = fmt.Errorf("folder %s holds no journal in a *%s file: name the folder that the exporter writes to, or the files", folder, journalSuffix)
 	}
 	return names, err
-}
-
-// checkJournal returns an error if a file of a folder does not begin like a journal.
-func checkJournal(name string) error {
-	if info, err := os.Stat(name); err != nil {
-		return err
-	} else if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s: %w", name, journal.ErrNotJournal)
-	}
-	f, err := os.Open(name) //nolint:gosec // in a folder that the user names
-	if err != nil {
-		return err
-	}
-	defer func() { _ = f.Close() }()
-	if _, err = journal.NewReader(name, f).Next(); errors.Is(err, journal.ErrNotJournal) {
-		return err
-	}
-	return nil // reading reports other errors
 }
 
 // compileProgress is the progress of a compile.

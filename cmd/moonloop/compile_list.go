@@ -30,6 +30,10 @@ type journalList struct {
 	Others int64 `json:"others,omitempty"`
 	Damage int64 `json:"damaged,omitempty"` // places
 	Torn   int64 `json:"torn,omitempty"`    // incomplete writes
+	// LeftOut are files that are named like journals, and were not read.
+	LeftOut []capture.LeftOut `json:"left_out,omitempty"`
+
+	logged map[journal.Domain]int64 // prompts of log records, by key
 }
 
 // listedWork is production, or a replay.
@@ -39,19 +43,35 @@ type listedWork struct {
 	Spans int64     `json:"spans"`
 	First time.Time `json:"first"` // start
 	Last  time.Time `json:"last"`
-	// Keys are the fingerprints of the keys of their prompts, with the number of spans.
+	// Keys are the fingerprints of the keys of their prompts, with the number of spans and, for production, of prompts from log records: a
+	// replay writes none.
 	Keys map[string]int64 `json:"keys"`
 }
 
+// count counts a prompt's key.
+func (w *listedWork) count(key journal.Domain, n int64) {
+	if text := key.String(); key != 0 && (len(w.Keys) < maxListed || w.Keys[text] > 0) {
+		w.Keys[text] += n
+	}
+}
+
 // listJournals writes a list of the contents of journals.
-func listJournals(ctx context.Context, w io.Writer, names []string, asJSON bool) error {
-	list := journalList{Journals: len(names), Workloads: []*listedWork{}}
-	for _, source := range journalSources(ctx, names) {
-		if err := list.add(ctx, source); err != nil {
+func listJournals(ctx context.Context, w, stderr io.Writer, journals []capture.Source, asJSON bool) error {
+	list := journalList{Workloads: []*listedWork{}, logged: map[journal.Domain]int64{}}
+	for i := range journals {
+		if err := list.add(ctx, &journals[i]); err != nil {
 			if ctx.Err() != nil {
 				return errInterrupted
 			}
 			return journalHint(err)
+		}
+	}
+	if err := warnLeftOut(stderr, int64(list.Journals), list.LeftOut); err != nil {
+		return err
+	}
+	if i := slices.IndexFunc(list.Workloads, func(w *listedWork) bool { return !w.Replay }); i >= 0 {
+		for key, n := range list.logged {
+			list.Workloads[i].count(key, n)
 		}
 	}
 	slices.SortStableFunc(list.Workloads, func(a, b *listedWork) int { // production before replays, and these by name
@@ -64,8 +84,12 @@ func listJournals(ctx context.Context, w io.Writer, names []string, asJSON bool)
 }
 
 // add reads a journal.
-func (l *journalList) add(ctx context.Context, source capture.Source) error {
+func (l *journalList) add(ctx context.Context, source *capture.Source) error {
 	f, err := source.Open()
+	if out, ok := source.LeftOut(err); ok {
+		l.LeftOut = append(l.LeftOut, out)
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("journal cannot be opened: %w", err)
 	}
@@ -82,13 +106,23 @@ func (l *journalList) add(ctx context.Context, source capture.Source) error {
 		}
 		if errors.Is(err, io.EOF) {
 			l.Torn += r.Torn().Records
+			l.Journals++
+			return nil
+		}
+		if out, ok := source.LeftOut(err); ok && n == 0 {
+			l.LeftOut = append(l.LeftOut, out)
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		if request, ok := record.(*journal.Inference); ok {
-			l.count(request)
+		switch r := record.(type) {
+		case *journal.Inference:
+			l.count(r)
+		case *journal.Content:
+			if l.logged[r.Key] > 0 || len(l.logged) < maxListed {
+				l.logged[r.Key]++
+			}
 		}
 	}
 }
@@ -113,9 +147,7 @@ func (l *journalList) count(r *journal.Inference) {
 	if start.After(w.Last) {
 		w.Last = start
 	}
-	if key := r.Key.String(); r.Key != 0 && (len(w.Keys) < maxListed || w.Keys[key] > 0) {
-		w.Keys[key]++
-	}
+	w.count(r.Key, 1)
 }
 
 // String returns the list as a table.
@@ -144,7 +176,7 @@ func (l *journalList) String() string {
 	for _, p := range []struct {
 		n          int64
 		what, rest string
-	}{{l.Others, "spans", " of further replays"}, {l.Torn, "torn writes", ""}, {l.Damage, "damaged places", ""}} {
+	}{{l.Others, "spans", " of further replays"}, {l.Torn, "torn writes", ""}, {l.Damage, "damaged places", ""}, {int64(len(l.LeftOut)), "files", " left out"}} {
 		if p.n > 0 {
 			parts = append(parts, term.Counted(p.n, p.what)+p.rest)
 		}

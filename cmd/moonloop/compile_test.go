@@ -43,7 +43,7 @@ func TestCompileScripts(t *testing.T) {
 
 // scriptJournals writes journals with 20 requests of production in conversations, some with text, and with two replays: journals DIR
 // NUMBER [WHAT]. The records are dealt to NUMBER files in turn. With WHAT, there is only production: keys (two different keys),
-// raw (no token counts), or links (no requests).
+// raw (no token counts), logs (prompts in log records), or links (no requests).
 func scriptJournals(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) < 2 || len(args[1]) != 1 {
 		ts.Fatalf("usage: journals DIR NUMBER [WHAT]")
@@ -119,6 +119,10 @@ func sampleRecords(what string) ([]journal.Record, error) {
 			r.Chain.Ends = slices.Clone(r.Chain.Ends)
 			if what == "keys" && i%4 == 0 {
 				r.Key = 0x01020304
+			}
+			if what == "logs" {
+				out = append(out, &journal.Content{Span: sampleSpan(uint64(i), 3), Parent: r.Span.SpanID, Start: r.Start, Prompt: r.Prompt})
+				r.Prompt = journal.Prompt{}
 			}
 		}
 		if what == "raw" {

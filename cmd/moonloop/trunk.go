@@ -37,12 +37,15 @@ func newTrunkCommand() *cobra.Command {
 			if err := atomicfile.Vacant(out, over); err != nil {
 				return exists(fmt.Errorf("--out: %w", err))
 			}
-			journals, _, err := findJournals(ctx, args, func(text string) { fmt.Fprintf(stderr, "moonloop: warning: %s\n", text) })
+			journals, err := findJournals(ctx, args)
 			if err != nil {
 				return err
 			}
 			opt.Tool = cmd.CommandPath() + " " + version()
-			result, err := capture.Trunk(ctx, opt, journalSources(ctx, journals)...)
+			result, err := capture.Trunk(ctx, opt, journals...)
+			if none := warnLeftOut(stderr, int64(len(journals)-len(result.LeftOut)), result.LeftOut); none != nil {
+				return none
+			}
 			if err != nil {
 				return journalHint(err)
 			}
