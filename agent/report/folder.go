@@ -46,7 +46,7 @@ func OpenFolder(dir string, force bool, further ...string) (*Folder, error) {
 		return f, nil
 	}
 	for _, name := range append([]string{
-		PartialFile, JournalFile, JournalFile + incompleteSuffix, SummaryJSON, SummaryCSV, RequestsFile, page.File, page.SeriesFile, page.SessionsFile, mooncake.MetaName(RequestsFile), mooncake.MetaName(PartialFile),
+		PartialFile, JournalFile, IncompleteJournal, SummaryJSON, SummaryCSV, RequestsFile, page.File, page.SeriesFile, page.SessionsFile, mooncake.MetaName(RequestsFile), mooncake.MetaName(PartialFile),
 	}, further...) {
 		_, err := os.Lstat(filepath.Join(dir, name))
 		switch {
@@ -85,7 +85,7 @@ func ReopenFolder(dir string, _ bool, _ ...string) (*Folder, error) {
 func Unbroken(dir string) error {
 	_, err := os.Stat(filepath.Join(dir, SummaryJSON))
 	_, partial := os.Stat(filepath.Join(dir, PartialFile))
-	_, incomplete := os.Stat(filepath.Join(dir, JournalFile+incompleteSuffix))
+	_, incomplete := os.Stat(filepath.Join(dir, IncompleteJournal))
 	switch {
 	case incomplete == nil:
 		return fmt.Errorf("the run in %s cannot be resumed: requests that it sent are not in its %s, which could not be written (was the disk full?), so they would be sent twice; start the run again", dir, JournalFile)

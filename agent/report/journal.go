@@ -34,9 +34,11 @@ import (
 // is written before the row's request is sent. Like every file of a run, it has no secret and no text of a prompt.
 const JournalFile = "resume.jsonl"
 
-// A journal that could not be written, as on a full disk, lacks requests that were sent, and a resumed run would send them again. So it gets
-// this suffix at once, by which --resume refuses it. A torn last line alone does not show that: a journal that was written until the process
-// died can have one, too, and its request was not sent.
+// IncompleteJournal is the name of a journal that could not be written, as on a full disk. It lacks requests that were sent, and a resumed
+// run would send them again. So it is renamed at once, and --resume refuses it. A torn last line alone does not show that: a journal that was
+// written until the process died can have one, too, and its request was not sent.
+const IncompleteJournal = JournalFile + incompleteSuffix
+
 const incompleteSuffix = ".incomplete"
 
 // Beginning describes what a resumed part must have in common with its run.
@@ -85,7 +87,7 @@ type Journal struct {
 // Begin begins the records and the journal of a run in its directory. It replaces those of an earlier run: its journal is removed first, so
 // that the records of one run cannot be mistaken for those of another.
 func Begin(dir string, sidecar *mooncake.Meta, b Beginning) (*Requests, *Journal, error) {
-	for _, name := range []string{JournalFile, JournalFile + incompleteSuffix} {
+	for _, name := range []string{JournalFile, IncompleteJournal} {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, nil, fmt.Errorf("output directory cannot be written to: %w; choose another one with --out", err)
 		}

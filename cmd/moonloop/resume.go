@@ -132,8 +132,10 @@ const (
 )
 
 func stateOf(dir string) int {
-	if _, err := os.Lstat(filepath.Join(dir, report.JournalFile)); err == nil {
-		return runBroken
+	for _, name := range []string{report.JournalFile, report.IncompleteJournal} { // the second one is refused, and not replaced by a new run
+		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
+			return runBroken
+		}
 	}
 	if _, err := os.Lstat(filepath.Join(dir, report.SummaryJSON)); err == nil {
 		return runOver
@@ -143,7 +145,7 @@ func stateOf(dir string) int {
 
 // resumeAdvice describes how to continue a run that did not come to its end; "" for other runs.
 func resumeAdvice(dir string) string {
-	if stateOf(dir) != runBroken {
+	if _, err := os.Lstat(filepath.Join(dir, report.JournalFile)); err != nil {
 		return ""
 	}
 	return "the run is not complete; to resume it: moonloop replay --resume " + shellWord(dir) + "\n"

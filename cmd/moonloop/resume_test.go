@@ -23,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/moonloop/moonloop/agent/report"
 	"github.com/moonloop/moonloop/internal/simulator"
 )
 
@@ -323,6 +324,11 @@ func TestResumeRuns(t *testing.T) {
 	}
 	if status, _, stderr := b.do(t.Context(), "replay", "--resume", b.out); status != exitUsage || !strings.Contains(stderr, "all 3 runs") {
 		t.Errorf("again: %d %s", status, stderr)
+	}
+	// One whose journal lacks requests is neither resumed nor replaced.
+	b.write(filepath.Join(runFolder(b.out, 3), report.IncompleteJournal), "")
+	if status, _, stderr := b.do(t.Context(), "replay", "--resume", b.out); status != exitUsage || !strings.Contains(stderr, "cannot be resumed: requests that it sent") {
+		t.Errorf("an incomplete journal: %d %s", status, stderr)
 	}
 }
 
