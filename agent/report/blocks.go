@@ -103,13 +103,20 @@ func (r *Report) labelLines() (b block) {
 // manyFailed is the minimum share of failed requests with which the table begins with a warning about its figures.
 const manyFailed = 0.1
 
+// almostAll is the greatest share that is shown if it is not all: 99.999 % would be rounded to 100 %.
+const almostAll = 0.9999
+
 func (r *Report) rowLines(p palette) (b block) {
 	n := r.figures.Rows
 	b.add("%v served, %v failed, %v cancelled, %v skipped of %v", n.Served, n.Failed, n.Cancelled, n.Skipped, n.Total)
 	b.when(n.Disconnected > 0, "%v more disconnected on purpose (--cancel-share)", n.Disconnected)
 	share := float64(n.Failed) / float64(max(1, n.Served+n.Failed))
+	shown := share
+	if n.Served > 0 {
+		shown = min(share, almostAll)
+	}
 	b.when(share >= manyFailed, p.red("%s of the requests failed: the figures describe the %v that were served"),
-		percent(math.Floor(share*1000)/1000), n.Served) // rounded down: 99.99 % is not all
+		percent(shown), n.Served)
 	rejected := r.Trace.Filtered["rejected"]
 	b.when(rejected > 0, p.yellow("%v more rows of the trace were rejected; they are in %s"), rejected, r.Trace.Quarantine)
 	b.when(len(r.Run.Models) > 1, "by model: %s", tally("%.64q %v", r.Run.Models))

@@ -140,7 +140,9 @@ func TestRowLines(t *testing.T) {
 	}{
 		{"none failed", 10, 0, 0, "10 served, 0 failed", "requests failed"},
 		{"one in twenty failed", 19, 1, 0, "19 served, 1 failed", "requests failed"},
-		{"all but one failed", 1, 1999, 0, "99.9 % of the requests failed: the figures describe the 1 that were served", "100 %"},
+		{"all but one failed", 1, 1999, 0, "99.95 % of the requests failed: the figures describe the 1 that were served", "100 %"},
+		{"nearly all failed", 1, 99999, 0, "99.99 % of the requests failed", "100 %"},
+		{"a third failed", 196, 104, 0, "34.67 % of the requests failed", "34.6 %"},
 		{"all failed", 0, 5, 0, "100 % of the requests failed: the figures describe the 0 that were served", "sent more than once"},
 		{"a connection died", 10, 0, 1, "1 sent more than once, 1 of them served and left out of the latencies; 1 because a kept connection died", "requests failed"},
 	} {

@@ -48,28 +48,34 @@ func (e *exports) check() error {
 
 func (e *exports) any() bool { return e.xlsx != "" || e.parquet != "" }
 
-// write writes the requested files.
+// write writes the requested files, each even if another one fails.
 func (e *exports) write(cmd *cobra.Command, dir string, slice time.Duration) error {
+	var failed error
 	if e.xlsx != "" {
-		run, err := page.Load(dir, slice)
-		if err != nil {
-			return err
-		}
-		left, err := export.Workbook(run, dir, e.xlsx)
-		if err != nil {
-			return fmt.Errorf("--xlsx: %w", err)
-		}
-		if left > 0 {
-			stderr := cmd.ErrOrStderr()
-			fmt.Fprint(stderr, term.Note(stderr, fmt.Sprintf("warning: %s requests are not in %s: a sheet has no room for them; --parquet has all", term.Comma(left), e.xlsx)))
-		}
-		sayWhere(cmd, e.xlsx, e.xlsx+"\n")
+		failed = e.writeWorkbook(cmd, dir, slice)
 	}
 	if e.parquet != "" {
 		if err := export.Parquet(dir, e.parquet); err != nil {
-			return fmt.Errorf("--parquet: %w", err)
+			return errors.Join(failed, fmt.Errorf("--parquet: %w", err))
 		}
 		sayWhere(cmd, e.parquet, e.parquet+"\n")
 	}
+	return failed
+}
+
+func (e *exports) writeWorkbook(cmd *cobra.Command, dir string, slice time.Duration) error {
+	run, err := page.Load(dir, slice)
+	if err != nil {
+		return err
+	}
+	left, err := export.Workbook(run, dir, e.xlsx)
+	if err != nil {
+		return fmt.Errorf("--xlsx: %w", err)
+	}
+	if left > 0 {
+		stderr := cmd.ErrOrStderr()
+		fmt.Fprint(stderr, term.Note(stderr, fmt.Sprintf("warning: %s requests are not in %s: a sheet has no room for them; --parquet has all", term.Comma(left), e.xlsx)))
+	}
+	sayWhere(cmd, e.xlsx, e.xlsx+"\n")
 	return nil
 }

@@ -37,6 +37,13 @@ func TestExports(t *testing.T) {
 	if status := run(t.Context(), []string{"report", "out", "--xlsx", "again.xlsx", "--slice", "10ms"}, strings.NewReader(""), &out, &out); status != exitOK || !strings.HasSuffix(out.String(), "again.xlsx\n") {
 		t.Errorf("report: exit status %d, %s", status, &out)
 	}
+	// One that cannot be written does not prevent the other.
+	if status := run(t.Context(), []string{"report", "out", "--xlsx", "gone/x.xlsx", "--parquet", "other.parquet"}, strings.NewReader(""), &out, &out); status != exitUsage {
+		t.Errorf("exit status %d, %s", status, &out)
+	}
+	if _, err := os.Stat("other.parquet"); err != nil {
+		t.Error(err)
+	}
 	for name, tc := range map[string]struct {
 		args []string
 		want string
