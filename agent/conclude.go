@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -69,8 +70,10 @@ func (e ending) conclude(ctx context.Context, runErr error) (*report.Report, err
 	defer cancel()
 	spansErr := e.tel.CloseSpans(flush)
 
+	removed := false // the file of the records, by someone else
 	if f := e.recorder.file; f != nil {
-		runErr = errors.Join(runErr, f.Close())
+		err := f.Close()
+		runErr, removed = errors.Join(runErr, err), errors.Is(err, fs.ErrNotExist)
 		if n := f.Disordered(); n > 0 {
 			e.said.warn("%d lines of %s come after a line of a later row", n, report.RequestsFile)
 		}
@@ -118,7 +121,10 @@ func (e ending) conclude(ctx context.Context, runErr error) (*report.Report, err
 	}
 	rep.Warnings, rep.Missed = e.said.warnings, e.plan.limits.missed(figures, rep.Shown())
 	if e.plan.out != "" {
-		runErr = errors.Join(runErr, rep.WriteFiles(e.plan.out), e.writeSidecar(figures), e.writePage(figures))
+		runErr = errors.Join(runErr, rep.WriteFiles(e.plan.out), e.writeSidecar(figures))
+		if !removed {
+			runErr = errors.Join(runErr, e.writePage(figures))
+		}
 	}
 	unfinished := runErr != nil || counts.Cut && (e.aborted || ctx.Err() != nil) || slices.ContainsFunc(figures.Skips, func(r measure.Reason) bool { return notSent(r.Reason) })
 	runErr = errors.Join(runErr, e.recorder.journal.Close(unfinished))

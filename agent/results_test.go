@@ -61,6 +61,25 @@ func TestTwoRunsInOneFolder(t *testing.T) {
 	}
 }
 
+// TestFolderRemoved: the error says that the records are lost, and does not name a file that does not exist.
+func TestFolderRemoved(t *testing.T) {
+	e := newEngine(t, simulator.Config{})
+	out := filepath.Join(t.TempDir(), "out")
+	cfg := Config{Trace: Trace{Name: traceFile(t, rows(3, 1)...)}, Target: Target{URL: e.url, Model: "m"}, Prompt: ids, Out: out, Lead: time.Millisecond}
+	cfg.Progress = func(*Live) {
+		if err := os.RemoveAll(out); err != nil {
+			t.Error(err)
+		}
+	}
+	rep, err := Run(t.Context(), cfg)
+	if err == nil || !strings.Contains(err.Error(), report.PartialFile+" was removed meanwhile") || strings.Contains(err.Error(), "no replay wrote") || strings.Contains(err.Error(), "what was written is in") {
+		t.Errorf("error %v", err)
+	}
+	if rep == nil || rep.Figures().Rows.Served != 3 {
+		t.Errorf("report %+v", rep)
+	}
+}
+
 // TestResultsAreNotReplaced: a folder with results is refused before anything is sent, and the error names a file. With force, the results
 // are replaced, and no other files. A file that only has the name of a result is protected in the same way.
 func TestResultsAreNotReplaced(t *testing.T) {

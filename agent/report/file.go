@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -90,5 +91,9 @@ func fill(f *atomicfile.File, write func(io.Writer) error) error {
 }
 
 func incomplete(path string, f *atomicfile.File, err error) error {
+	if _, gone := os.Lstat(f.Name()); errors.Is(gone, fs.ErrNotExist) {
+		return fmt.Errorf("%s was not completed, and what was written is lost, because %s was removed meanwhile: %w; leave the folder of a run alone until the run has ended",
+			path, filepath.Base(f.Name()), err)
+	}
 	return fmt.Errorf("%s was not completed; what was written is in %s: %w", path, filepath.Base(f.Name()), err)
 }
