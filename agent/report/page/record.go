@@ -117,6 +117,16 @@ func (r *record) reply() int64 {
 	return int64(sum)
 }
 
+// choice returns the number of output tokens of the first choice, whose times are known, as the summary counts them: engines count the tokens of
+// all choices together, but chunks are only those of the first one.
+func (r *record) choice() int64 {
+	x := &r.Result
+	if u := x.Usage; u != nil && u.Completion != nil || len(x.Tokens) > 0 {
+		return r.reply() / int64(max(1, x.Choices))
+	}
+	return r.reply()
+}
+
 // cached returns the number of prompt tokens that the engine reported as cached.
 func (r *record) cached() (int64, bool) {
 	if u := r.Result.Usage; u != nil && u.Cached != nil {
@@ -135,7 +145,7 @@ func (r *record) ttft() (float64, bool) {
 // their number minus one. A reply of one chunk has none, because its decode time is unknown, not 0.
 func (r *record) itl() (float64, bool) {
 	decode, known := between(r.Result.First, r.Result.Last)
-	after := float64(r.reply()/int64(max(1, r.Result.Choices)) - 1) // as in the summary
+	after := float64(r.choice() - 1)
 	return decode / max(after, 1), known && after >= 1 && len(r.Result.Gaps) > 0 && r.once()
 }
 

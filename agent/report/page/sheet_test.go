@@ -148,6 +148,24 @@ func TestLikeTheSummary(t *testing.T) {
 	}
 }
 
+// TestTimePerTokenOfChoices: as in the summary, a reply of two choices has twice the tokens, each of which comes as fast. Without the engine's
+// count, only the chunks of one choice are counted.
+func TestTimePerTokenOfChoices(t *testing.T) {
+	number := func(n int64) *int64 { return &n }
+	at := func(ms float64) *float64 { return &ms }
+	for name, c := range map[string]struct {
+		count  *usage
+		tokens []float64
+	}{"usage": {&usage{Completion: number(8)}, nil}, "tokens of chunks": {nil, []float64{2, 2, 2, 2}}, "chunks": {nil, nil}} {
+		r := record{Result: outcome{
+			Outcome: measure.Served.String(), First: at(0), Last: at(60), Gaps: []float64{20, 20, 20}, Choices: 2, Usage: c.count, Tokens: c.tokens,
+		}}
+		if got, known := r.itl(); !known || got != 20 {
+			t.Errorf("%s: %v ms, want 20", name, got)
+		}
+	}
+}
+
 // TestSeriesIsBounded: a run with too many slices gets longer ones. Each line says how long its slice is, and percentiles are exact.
 func TestSeriesIsBounded(t *testing.T) {
 	var records strings.Builder
