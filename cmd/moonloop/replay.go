@@ -237,8 +237,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	add(fs, &c.Target.FirstTokenTimeout, "first-token-timeout", 0)
 	add(fs, &c.Target.IdleTimeout, "idle-timeout", 5*time.Minute)
 	add(fs, &c.Target.TotalTimeout, "request-timeout", 6*time.Hour)
-	textVar(fs, &c.SLO, "slo", "", "name=duration pairs, where name is ttft, ttst, itl, tpot, e2e, ttfo or decode, such as ttft=500ms,itl=50ms", measure.ParseSLO).
-		rule.ok = func(value string) error { _, err := measure.ParseSLO(value); return advised(err) }
+	textVar(fs, &c.SLO, "slo", "", "", measure.ParseSLO).rule = explains("name=duration pairs, where name is ttft, ttst, itl, tpot, e2e, ttfo or decode, such as ttft=500ms,itl=50ms", measure.ParseSLO)
 	add(fs, &c.GoodputGoal, "goodput-goal", 0, share)
 	c.MaxErrorRate = new(float64)
 	add(fs, c.MaxErrorRate, "max-error-rate", agent.DefaultMaxErrorRate, share)

@@ -8,22 +8,19 @@ package page
 import (
 	"cmp"
 	"strconv"
+
+	"github.com/moonloop/moonloop/agent/measure"
 )
 
 // partFigures are the figures of a part in summary.json.
 type partFigures struct {
-	Rows struct {
-		Total  int64 `json:"total"`
-		Served int64 `json:"served"`
-		Failed int64 `json:"failed"`
-		Missed int64 `json:"cut_off_missed"`
-	} `json:"rows"`
-	PromptTokens int64  `json:"prompt_tokens"`
-	CachedTokens int64  `json:"cached_tokens"`
-	Good         *int64 `json:"good_requests"`
-	TTFT         figure `json:"time_to_first_token"`
-	ITL          figure `json:"inter_token_latency"`
-	Latency      figure `json:"request_latency"`
+	Rows         measure.Rows `json:"rows"`
+	PromptTokens int64        `json:"prompt_tokens"`
+	CachedTokens int64        `json:"cached_tokens"`
+	Good         *int64       `json:"good_requests"`
+	TTFT         figure       `json:"time_to_first_token"`
+	ITL          figure       `json:"inter_token_latency"`
+	Latency      figure       `json:"request_latency"`
 }
 
 // partsTable is a table with a line for each engine, or for each class.
@@ -46,8 +43,8 @@ func newPartRow(name string, f partFigures) partRow {
 		}
 	}
 	row := partRow{Name: name, partFigures: f}
-	if judged := f.Rows.Served + f.Rows.Failed + f.Rows.Missed; f.Good != nil {
-		row.GoodShare = shareOf(*f.Good, judged)
+	if f.Good != nil {
+		row.GoodShare = shareOf(*f.Good, f.Rows.Judged())
 	}
 	row.CachedShare = shareOf(f.CachedTokens, f.PromptTokens)
 	return row

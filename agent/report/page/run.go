@@ -371,11 +371,7 @@ type steady struct {
 		To   float64  `json:"to_ms"`
 		Zero *float64 `json:"zero_ms"` // on the run's clock; earlier versions did not write it
 	} `json:"window"`
-	Rows struct {
-		Total  int64 `json:"total"`
-		Served int64 `json:"served"`
-		Failed int64 `json:"failed"`
-	} `json:"rows"`
+	Rows measure.Rows `json:"rows"`
 }
 
 // describe says what covers the part, and what the whole run.
