@@ -36,6 +36,7 @@ import (
 	"github.com/moonloop/moonloop/internal/live"
 	"github.com/moonloop/moonloop/internal/objects"
 	"github.com/moonloop/moonloop/internal/term"
+	"github.com/moonloop/moonloop/internal/timeslice"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/mooncake/transform"
 )
@@ -547,6 +548,7 @@ func (f *replayFlags) replay(cmd *cobra.Command, cfg agent.Config) error {
 	defer telemetry.CatchSDK(cfg.Warn)()
 	pace := gcpace.Start()
 	defer pace.Stop()
+	timeslice.Shorten()
 	cfg.Ended = pace.Rest
 	// The reader of our output may end first, as when a terminal is closed; the results are still written.
 	broken := make(chan os.Signal, 1)

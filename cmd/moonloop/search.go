@@ -34,6 +34,7 @@ import (
 	"github.com/moonloop/moonloop/internal/gcpace"
 	"github.com/moonloop/moonloop/internal/jsonrows"
 	"github.com/moonloop/moonloop/internal/term"
+	"github.com/moonloop/moonloop/internal/timeslice"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/mooncake/transform"
 	"github.com/moonloop/moonloop/study"
@@ -207,6 +208,7 @@ func (f *searchFlags) search(cmd *cobra.Command, trace string, args []string) (e
 	}
 	defer telemetry.CatchSDK(p.warn)()
 	defer gcpace.Start().Stop()
+	timeslice.Shorten()
 	f.Probe = p.probe
 	f.Begin = func(next study.Planned, c *study.Capacity) {
 		p.begun = sync.OnceFunc(func() {

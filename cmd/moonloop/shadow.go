@@ -20,6 +20,7 @@ import (
 	"github.com/moonloop/moonloop/internal/gcpace"
 	"github.com/moonloop/moonloop/internal/service"
 	"github.com/moonloop/moonloop/internal/term"
+	"github.com/moonloop/moonloop/internal/timeslice"
 	"github.com/moonloop/moonloop/shadow"
 	"github.com/moonloop/moonloop/study"
 )
@@ -126,6 +127,7 @@ func (f *shadowFlags) run(cmd *cobra.Command, journals string, args []string) er
 	}
 	defer telemetry.CatchSDK(f.Warn)()
 	defer gcpace.Start().Stop()
+	timeslice.Shorten()
 	totals, err := shadow.Run(ctx, f.Config)
 	if err := errors.Join(err, broken); err != nil {
 		return err

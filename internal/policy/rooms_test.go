@@ -50,6 +50,7 @@ var rooms = []string{
 	"internal/jsonrows",    // objects in a file, however they are laid out
 	"internal/parquetrows", // rows of Parquet as JSON lines
 	"internal/gcpace",      // the garbage collector of a command
+	"internal/timeslice",   // how soon a command runs on a busy core
 	"internal/kernelstamp", // when bytes came in, by the kernel
 	"internal/splitmix",    // pseudo-random numbers
 	"internal/atomicfile",  // files that are written whole, and locks
@@ -78,6 +79,7 @@ var bans = []ban{
 	{"agent", module + "/exporter", true, "a replay does not know of the Collector"},
 	{"agent", module + "/internal/simulator", false, "the simulator is a test engine; production does not need it"},
 	{"agent", module + "/internal/gcpace", true, "the garbage collector belongs to the whole process, so only a command may set it"},
+	{"agent", module + "/internal/timeslice", true, "time slices belong to the whole process, so only a command may set them"},
 	{"collect", module + "/convert", true, "a capture reads no files but its journal"},
 	{"collect", module + "/agent", true, "a capture sends nothing"},
 	{"shadow", module + "/internal/simulator", false, "the simulator is a test engine; production does not need it"},
