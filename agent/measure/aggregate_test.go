@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -324,6 +325,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 	bytes := 4 * (cap(a.underWay.bins) + cap(a.tokenRate.bins) + cap(a.windowCount.bins))
 	for i := range a.hist {
+		a.hist[i].buckets.count()
+		bytes += int(unsafe.Sizeof(a.hist[i]))
 		for _, p := range a.hist[i].buckets.pages {
 			if bytes += 8; p != nil {
 				bytes += 4 * len(p)

@@ -67,6 +67,7 @@ func TestBucketsTakeMemoryWhereNumbersLie(t *testing.T) {
 	for i := range int64(100_000) {
 		b.add(1_000_000 + i)
 	}
+	b.count()
 	pages := 0
 	for _, p := range b.pages {
 		if p != nil {
@@ -82,6 +83,7 @@ func TestBucketsTakeMemoryWhereNumbersLie(t *testing.T) {
 func TestBucketsOverflow(t *testing.T) {
 	b := newBuckets(scaleMillis.limit)
 	b.add(300)
+	b.count()
 	b.pages[bucketOf(300)/pageSize][bucketOf(300)%pageSize] = math.MaxUint32 // as after so many numbers
 	for range 3 {
 		b.add(300)
@@ -96,5 +98,25 @@ func TestBucketsOverflow(t *testing.T) {
 	}
 	if got := b.at(math.MaxUint32 + 4); got != bucketOf(5000) {
 		t.Errorf("the number after them is in bucket %d", got)
+	}
+}
+
+// Numbers that are not counted yet are in every figure.
+func TestBucketsShowRecentNumbers(t *testing.T) {
+	for n := range int64(40) { // several times as many as wait to be counted
+		b := newBuckets(scaleMillis.limit)
+		for i := range n {
+			b.add(i)
+		}
+		all := int64(0)
+		for bucket, count := range b.all {
+			if count != 1 {
+				t.Errorf("%d numbers: %d in bucket %d", n, count, bucket)
+			}
+			all++
+		}
+		if all != n {
+			t.Errorf("%d of %d numbers", all, n)
+		}
 	}
 }
