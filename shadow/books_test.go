@@ -20,13 +20,15 @@ func TestReportText(t *testing.T) {
 	}{
 		{"no rows", Report{From: from}, "12:05:00  0 rows: none sent"},
 		{
-			"all dropped", Report{From: from, Rows: 5, Dropped: map[string]int64{DropRate: 3, DropLate: 2}},
+			"all dropped",
+			Report{From: from, Rows: 5, Dropped: map[string]int64{DropRate: 3, DropLate: 2}},
 			"12:05:00  5 rows: none sent · dropped: late 2, rate 3",
 		},
 		{"none has ended", Report{From: from, Rows: 4, InFlight: 4}, "12:05:00  4 rows: in flight 4"},
 		{"skipped before they were sent", Report{From: from, Rows: 2, Outcomes: map[string]int64{"skipped": 2}}, "12:05:00  2 rows: skipped 2"},
 		{
-			"sent", Report{
+			"sent",
+			Report{
 				From: from, Rows: 9, Outcomes: map[string]int64{"served": 6, "failed": 1}, Dropped: map[string]int64{DropLag: 1}, InFlight: 1,
 				Lag: &Lag{P50: 1, P99: 34.5, Max: 42}, Rates: Rates{Seconds: 3, Equal: 2}, Twin: &study.Twin{Answer: study.OutsideTolerance},
 			},
