@@ -119,8 +119,8 @@ type Trace struct {
 	BlockSize int       // tokens per hash id; 0 = from the sidecar, else 512
 	// FineBlockSize is the number of tokens per id of hash_ranges; 0 = from the sidecar.
 	FineBlockSize int
-	// Unit is the unit of timestamps that are numbers, one of those that mooncake.ParseUnit returns; 0 = from the sidecar, else milliseconds, or for numbers that must count from 1970 the
-	// unit that gives a plausible date (mooncake.ReaderOptions).
+	// Unit is the unit of timestamps that are numbers, one of those that mooncake.ParseUnit returns; 0 = from the sidecar, else
+	// milliseconds, or, for numbers that must count from 1970, the unit that gives a plausible date (mooncake.ReaderOptions).
 	Unit time.Duration
 	Map  mooncake.Mapping // keys of the trace for fields of its rows
 	// Sessions says whether the rows of a session have whole prompts or new turns; zero = from the sidecar, else detected.

@@ -22,17 +22,18 @@ import (
 // conversation.
 //
 // The result is the same as locating prompts one after another, from the lowest rank to the highest, each mark by the first prompt that has
-// it. But this method needs no memory beyond one path in the tree. The survey finds the stretches, their anchors, and the prompts that had
-// them first; a layer, in a second walk over the prompts, locates the marks.
+// it. But the method used here needs no memory beyond one path in the tree. The survey finds the stretches, their anchors, and the prompts
+// that had them first; a layer, in a second walk over the prompts, locates the marks.
 //
 // The number of tokens of an image does not follow from its bytes, so the end of a prompt alone does not show how many tokens the text
 // before the image has. So a prompt with media has two anchors: its end, for the text after the last medium, and the rate of usual text for
-// everything before, if no other prompt shows it. The last cell of the medium, which ends with it, gets the remaining tokens.
+// everything before, if no other prompt shows how many tokens that text has. The medium's last cell (both end at the same place) gets the
+// remaining tokens.
 
 // anchor is a position with a known number of tokens: usually the end of a prompt.
 type anchor struct {
 	// rank orders anchors; the lowest is used: that of the shortest prompt, in bytes and in tokens alike. By bytes alone, a short question
-	// about a large image would be used; by tokens alone, a long list of numbers.
+	// about a large image, or a list of numbers, would be used; by tokens alone, a text of few tokens but many bytes.
 	rank          int64
 	bytes, tokens int64
 	// media is the number of marks up to the end of the last medium, 0 if there is none: the anchor locates only the last of them and what
@@ -50,7 +51,7 @@ const (
 	guessed       = 1 << 60 // rank of estimated numbers of tokens: used only if there are no others
 )
 
-// usual returns the rate of usual text as an anchor that ends after this many bytes.
+// usual returns the rate of usual text as an anchor, ranked as one of a text of this many bytes.
 func usual(bytes int64) anchor {
 	return anchor{rank: guessed + 2*bytes, bytes: bytes, tokens: bytes / bytesPerToken, usual: true}
 }
@@ -63,8 +64,8 @@ func newAnchor(bytes, tokens int64, counted bool) anchor {
 	return a
 }
 
-// lays reports whether an anchor locates a stretch that ends after this many marks. A stretch ends where the last medium's last cell
-// begins.
+// lays reports whether an anchor locates a stretch that ends after this many marks. There is always a border between stretches where the
+// last medium's last cell begins, so no stretch lies on both sides.
 func (a anchor) lays(end int) bool { return end >= a.media }
 
 func (a anchor) compare(b anchor) int {
@@ -90,7 +91,7 @@ type stretch struct {
 	end    int   // marks
 	best   anchor
 	first  arrival // the first prompt with it, in the order of time
-	other  bool    // best belongs to a different prompt than the owner
+	other  bool    // the owner's end alone need not locate the stretch, so it is emitted
 }
 
 // arrival is the arrival time of a prompt, and its position among equal times.
@@ -122,8 +123,8 @@ type laid struct {
 	known int    // how many of them the previous prompt has, too
 }
 
-// add adds the next prompt in the order of marks. A stretch is emitted when no further prompt can have it, unless only its owner's anchor
-// is known.
+// add adds the next prompt in the order of marks. A stretch is emitted when no further prompt can have it, unless only its owner's end
+// locates it and its owner also had it first.
 func (s *survey) add(p *laid) error {
 	if err := s.close(p.shared); err != nil {
 		return err
@@ -155,7 +156,8 @@ func (s *survey) fix(p *laid, t turn) {
 	s.extend(p, t.mark, t.anchor(p.at))
 }
 
-// extend adds this many marks of a prompt, located by an anchor: those that the path lacks, or else its last ones.
+// extend locates this many leading marks of a prompt by an anchor. If the path lacks some of them, extend adds a stretch for these; if not,
+// it offers the anchor to the stretch that ends there.
 func (s *survey) extend(p *laid, marks int, a anchor) {
 	n := len(s.path)
 	switch {
@@ -248,7 +250,7 @@ type layer struct {
 	capped []int64 // reused memory
 }
 
-// rate is tokens per bytes of text.
+// rate is a rate of tokens per byte of text, as a fraction.
 type rate struct{ tokens, bytes int64 }
 
 func (r rate) of(bytes int64) int64 { return share(r.tokens, bytes, r.bytes) }
@@ -267,7 +269,7 @@ type part struct {
 	first int64 // number of the first prompt with them, in the order of time
 }
 
-// keep returns to the marks that the next prompt shares with the one before.
+// keep drops what is beyond the marks that the next prompt shares with the one before.
 func (l *layer) keep(marks int) {
 	l.ends = l.ends[:min(marks, len(l.ends))]
 	for len(l.rises) > 0 && l.rises[len(l.rises)-1].marks >= marks {
@@ -308,7 +310,7 @@ func (l *layer) lay(from, to int, at []int64, a anchor, first int64) {
 		l.rises = append(l.rises, next)
 	}
 	n := l.rises[len(l.rises)-1]
-	more := max(0, a.tokens-n.tokens) // below 0 if counts disagree
+	more := max(0, a.tokens-n.tokens) // the difference is below 0 if counts disagree
 	for j := len(l.ends); j < to; j++ {
 		// A border is a whole number of tokens, so whole ends, rounded down, compare like exact ones. They are the same on every platform;
 		// floating-point numbers need not be.
@@ -342,5 +344,5 @@ func (l *layer) below(tokens int64, media int) []int64 {
 func share(n, part, whole int64) int64 {
 	hi, lo := bits.Mul64(uint64(n), uint64(part))    //nolint:gosec // not negative
 	quotient, _ := bits.Div64(hi, lo, uint64(whole)) //nolint:gosec // not negative
-	return int64(quotient)                           //nolint:gosec // at most n
+	return int64(quotient)                           //nolint:gosec // below 2^63, as required
 }

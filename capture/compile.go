@@ -80,7 +80,8 @@ type compiler struct {
 }
 
 // Compile makes traces from journals: one for production and one for each run, through sink. It reads each journal once, in any order, to
-// its end; without a journal it returns an error. Damaged journals are compiled as far as they can be read, and counted; an error comes from reading, writing, or the context.
+// its end; without a journal it returns an error. Damaged journals are compiled as far as they can be read, and counted; an error comes from
+// reading, writing, or the context.
 func Compile(ctx context.Context, opt Options, sink Sink, journals ...Source) (Result, error) {
 	if err := cmp.Or(opt.complete(), some(journals)); err != nil {
 		return Result{}, err

@@ -114,7 +114,7 @@ func TestShortMessages(t *testing.T) {
 		name  string
 		chats func(seed uint64, n int) []chat
 		most  float64 // maximum share of the ends that are kept
-		price float64 // points less than with all ends: if turns are missing in telemetry, their replies and borders are known only to a cell
+		price float64 // points less than with all ends: if turns are missing from the telemetry, their replies and borders are known only to a cell
 	}{
 		{"small talk", smallTalk, 0.25, 0.2},
 		{"small talk, sampled", sampled(smallTalk), 0.25, 5},

@@ -77,7 +77,8 @@ type Options struct {
 	FollowEngine FollowEngine
 	// Graphs says which requests of production wait for others: see graph.go.
 	Graphs Graphs
-	// BlockSize is the number of tokens per block of production, at most [mooncake.MaxBlockSize]; 0 = [mooncake.BlockSize]. A run has that of its rows.
+	// BlockSize is the number of tokens per block of production, at most [mooncake.MaxBlockSize]; 0 = [mooncake.BlockSize]. A run has that
+	// of its rows.
 	BlockSize int
 	// Memory is the number of bytes above which records are sorted and grouped on disk; 0 = [DefaultMemory]. It does not affect the result.
 	Memory int

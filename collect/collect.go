@@ -67,7 +67,7 @@ type Config struct {
 	Deny []string
 	// PromptOrders say in which order the chat templates of models write prompts.
 	PromptOrders []annotate.ModelOrder
-	// RequestLimit is the maximum memory of all requests being received, in bytes; 0 = the receiver's default.
+	// RequestLimit is the maximum memory of all OTLP requests being received, in bytes; 0 = the receiver's default.
 	RequestLimit int64
 	// Warn is called with messages for people, one line each; may be nil. It is called from several goroutines.
 	Warn func(text string)

@@ -110,7 +110,7 @@ var langfuseCSV = spec{
 }
 
 var evalscope = spec{
-	Format: "evalscope", about: "evalscope's workload_trace: the bodies of requests, with --missing-tokens estimate or --prompts keep",
+	Format: "evalscope", about: "evalscope's workload_trace: bodies of requests; needs --missing-tokens estimate or --prompts keep",
 	fields: []string{"body", "timestamp"}, dates: true, models: true, text: true,
 	decode: func(d *decoder, r *record) {
 		q := exchange(r.object("body"), &record{top: r.top})

@@ -71,7 +71,8 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// TestTablesThatAreNotRows: a table without a prompt column is not read as rows, and errors in a record name its line.
+// TestTablesThatAreNotRows: a table without a prompt column, or with only one column, is not read as rows, and errors in a record name its
+// line.
 func TestTablesThatAreNotRows(t *testing.T) {
 	for table, want := range map[string]string{
 		"TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16,4808,10\n": "become traces with moonloop convert",

@@ -57,7 +57,7 @@ func (r *Renumber) Row(row *Row) {
 // Len returns the number of distinct ids so far, without those of ranges.
 func (r *Renumber) Len() uint64 { return r.next }
 
-// Canonical reports whether all ids so far were equal to their numbers, without those of ranges.
+// Canonical reports whether all ids so far, apart from those of ranges, were equal to their numbers.
 func (r *Renumber) Canonical() bool { return r.other == nil }
 
 // RenumberRanges replaces the ids of ranges by the canonical numbers 0, 1, 2, ... in the order in which the ids first appear: rows in file
@@ -66,7 +66,7 @@ func (r *Renumber) Canonical() bool { return r.other == nil }
 // Ids can come from several domains with unrelated ids; all get numbers of one sequence. As long as all ids are canonical and come from one
 // domain, it needs no memory. From the first other id on, it needs about 30 bytes, without a limit, for each range of new ids that does not
 // continue where another one ended. Time and memory do not depend on the number of ids in a range. But a range is cut if its ids have
-// numbers that are not consecutive, so one range may become as many as were read before.
+// numbers that are not consecutive, so after n ranges, one range may be cut into up to 2n + 1.
 type RenumberRanges struct {
 	next    uint64                 // numbers assigned so far
 	home    uint64                 // the first domain; its ids below base are their own numbers
@@ -76,7 +76,7 @@ type RenumberRanges struct {
 	lastOf  uint64
 }
 
-// Ranges appends the numbers of ranges of ids to dst, as the smallest number of ranges, and returns the extended slice. No range may have a
+// Ranges appends to dst the numbers of the ids in src, in as few ranges as possible, and returns the extended slice. No range may have a
 // count below 1, or ids beyond 2^64-1 ([Row.Validate]).
 func (r *RenumberRanges) Ranges(dst, src []HashRange) []HashRange { return r.Domain(0, dst, src) }
 
@@ -101,7 +101,8 @@ func (r *RenumberRanges) Domain(domain uint64, dst, src []HashRange) []HashRange
 	return dst
 }
 
-// number returns the number of the first id of a range, and how many of its ids have the consecutive numbers after it. New ids get numbers.
+// number returns the number of the first id of a range, and how many of its ids, from the first on, have consecutive numbers. New ids get
+// numbers.
 func (r *RenumberRanges) number(domain uint64, h HashRange) (to uint64, count int64) {
 	canonical := r.domains == nil && domain == r.home
 	known := r.base

@@ -185,8 +185,8 @@ func BlockCount(tokens int64, blockSize int) int {
 	return int((tokens-1)/int64(blockSize) + 1) // written so that no sum can overflow
 }
 
-// BlockFill returns how many of the prompt's tokens are in block i, which must exist: the block size, which must be above 0, except in a partial last block. The
-// result is the same for all blocks of 2^32 tokens or more.
+// BlockFill returns how many of the prompt's tokens are in block i, which must exist: the block size, which must be above 0, except in a
+// partial last block. The result is the same for all blocks of 2^32 tokens or more.
 func BlockFill(tokens int64, blockSize, i int) uint32 {
 	size := int64(blockSize)
 	return uint32(min(size, tokens-int64(i)*size, math.MaxUint32)) //nolint:gosec // above 0

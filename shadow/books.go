@@ -61,7 +61,7 @@ type Lag struct {
 type Rates struct {
 	Seconds int64 `json:"seconds"` // with rows
 	Equal   int64 `json:"equal"`   // with the same number of rows in the replay as in production
-	// Moved counts the rows that were sent in another second.
+	// Moved is the number of rows that the replay lacks in the seconds in which it has fewer rows than production; other seconds have more.
 	Moved int64 `json:"rows_moved"`
 }
 
@@ -130,7 +130,7 @@ func (b *books) drop(row mooncake.SpanRef, reason string) {
 	}
 }
 
-// result is the part of a line of requests.jsonl that the books need, in addition to the comparison's.
+// result is the part of a line of requests.jsonl that the books need, in addition to the part that the comparison needs.
 type result struct {
 	Timestamp float64 `json:"timestamp"`
 	OTel      struct {
@@ -261,18 +261,12 @@ func add(to *map[string]int64, counts map[string]int64) {
 
 // String describes a window in one line.
 func (r *Report) String() string {
-	lag := "nothing sent"
-	if r.Lag != nil {
-		lag = fmt.Sprintf("lag p99 %.1f ms, max %.1f ms", r.Lag.P99, r.Lag.Max)
+	sent := ""
+	if r.Lag != nil { // otherwise nothing was sent, and there is nothing to compare with production
+		sent = fmt.Sprintf("lag p99 %.1f ms, max %.1f ms · %d of %d seconds as in production", r.Lag.P99, r.Lag.Max, r.Rates.Equal,
+			r.Rates.Seconds)
 	}
-	text := fmt.Sprintf("%s  %d rows: %s · %s · %d of %d seconds as in production", r.From.Format("15:04:05"), r.Rows,
-		cmp.Or(counted(r.Outcomes), "none sent"), lag, r.Rates.Equal, r.Rates.Seconds)
-	if d := counted(r.Dropped); d != "" {
-		text += " · dropped: " + d
-	}
-	if r.InFlight > 0 {
-		text += fmt.Sprintf(" · in flight %d", r.InFlight)
-	}
+	text := fmt.Sprintf("%s  %d rows: %s", r.From.Format("15:04:05"), r.Rows, account(r.Outcomes, sent, r.Dropped, r.InFlight))
 	if r.Twin != nil {
 		text += " · twin: " + string(r.Twin.Answer)
 	}
@@ -280,15 +274,21 @@ func (r *Report) String() string {
 }
 
 // String lists the counts.
-func (t Totals) String() string {
-	text := cmp.Or(counted(t.Outcomes), "none sent")
-	if d := counted(t.Dropped); d != "" {
-		text += " · dropped: " + d
+func (t Totals) String() string { return account(t.Outcomes, "", t.Dropped, t.InFlight) }
+
+// account lists what became of rows. sent describes those that were sent; it may be empty.
+func account(outcomes map[string]int64, sent string, dropped map[string]int64, inFlight int64) string {
+	ended, left, open := counted(outcomes), counted(dropped), ""
+	if left != "" {
+		left = "dropped: " + left
 	}
-	if t.InFlight > 0 {
-		text += fmt.Sprintf(" · in flight %d", t.InFlight)
+	if inFlight > 0 {
+		open = fmt.Sprintf("in flight %d", inFlight)
+	} else if ended == "" {
+		ended = "none sent"
 	}
-	return text
+	empty := func(part string) bool { return part == "" }
+	return strings.Join(slices.DeleteFunc([]string{ended, sent, left, open}, empty), " · ")
 }
 
 // counted lists counts by name.

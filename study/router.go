@@ -42,8 +42,8 @@ type Router struct {
 	// Routed is what the instances' caches would have served of the requests that they got. The difference to Cached was evicted, or never
 	// kept.
 	Routed int64 `json:"routed_tokens"`
-	// Best is the best routing found for the same number of caches: each request goes to the instance that has most of its prompt, unless
-	// that one has computed much more than the others. It is never below Routed.
+	// Best is the best routing found for the same number of caches: each request goes to the instance that has more of its prompt than any
+	// other, unless that instance has computed much more than the others. It is never below Routed.
 	Best int64 `json:"best_tokens"`
 	// Infinite is what one infinite cache for all requests would serve.
 	Infinite int64 `json:"infinite_tokens"`
@@ -207,8 +207,8 @@ func (s *routing) add(rec *measure.Record) error {
 	return nil
 }
 
-// choose returns the instance that has most of a prompt, among those that have not computed much more than the others; if there are
-// several, the one that has computed least.
+// choose returns the instance whose cache has the longest part of a prompt, among those that have not computed much more than the others;
+// if there are several, the one that has computed least.
 func (s *routing) choose(keys []uint64, unit int64) int {
 	var sum int64
 	for _, n := range s.load {

@@ -22,7 +22,7 @@ type Search struct {
 	// Start is the first load; Min and Max bound all loads. Whole means that loads are whole numbers.
 	Start, Min, Max float64
 	Whole           bool
-	// Precision ends the search when the interval of the capacity is within ± this share; MaxProbes ends it anyway.
+	// Precision ends the search when both ends of the interval of the capacity are within this share of its middle; MaxProbes ends it anyway.
 	Precision float64
 	MaxProbes int
 	// Budget bounds the duration of one call: no probe is started that would end after it, judged by the longest probe so far. 0 = no

@@ -12,17 +12,18 @@
 // these. An unknown metric is listed, and does not change the verdict. A metric with less data than it needs is not judged; then the
 // run is too small to judge, unless another metric makes it worse. For example, the 99th percentile of three requests is their maximum,
 // and the share of one hiccup in 50 ms is chance. So a percentile needs so many values that one lies beyond it (a median needs ten,
-// five on either side). A share of a count needs a count so large that a single case does not exceed the first bound. (For shares of gaps,
-// streams are counted, because the gaps of a stream are coalesced together.) A share of time needs a run in which a single delay of 100 ms,
-// which every machine has, does not make it invalid. Metrics without a need are judged in every run. Lateness is judged by the part that
-// hiccups of the machine, measured in the same run, do not explain; hiccups are judged by their own share of the time. The last column
-// gives the reason for the bounds. They are the same for every run, so that verdicts can be compared.
+// five on either side). A share of events that happen by chance, such as coalesced gaps, needs a count so large that a single case does
+// not exceed the first bound. (Streams are counted, because the gaps of a stream are coalesced together.) A share of time needs a run in
+// which a single delay of 100 ms, which every machine has, does not make it invalid. Shares of facts, such as failed requests, need
+// nothing: metrics without a need are judged in every run. Lateness is judged by the part that hiccups of the machine, measured in the
+// same run, do not explain; hiccups are judged by their own share of the time. The last column gives the reason for the bounds. They are
+// the same for every run, so that verdicts can be compared.
 //
 //	metric                   valid ≤     invalid >   needs                     because
 //	no_request_served        0           0                                     a run without a served request has no figures
 //	records_missing          0 rows      0 rows                                every row ends as exactly one record; anything else is a defect of the tool
 //	rows_rejected            0 %         5 %                                   a row that is missing takes its load and its blocks with it; above 5 % it is another workload
-//	lateness_p50             1 ms        10 ms       10 scheduled requests     a timer on an idle machine is good for 0.1 ms; past 10 ms bursts have another shape
+//	lateness_p50             1 ms        10 ms       10 scheduled requests     a timer on an idle machine is good to 0.1 ms; past 10 ms bursts have another shape
 //	lateness_p99             10 ms       250 ms      100 scheduled requests    10 ms is a scheduling quantum of a busy machine; 250 ms is as long as a good time to first token
 //	lateness_max             100 ms      2000 ms                               one straggler does not spoil a run; 2 s means that the client stood still
 //	lateness_explained       always      never                                 a note: the machine was held up, not the tool
@@ -45,7 +46,7 @@
 //	retried_share            0.1 %       5 %                                   retries are off by default; requests that were sent twice are not in the latencies
 //	reconnected_share        1 %         never                                 as failed_share, because without retries they would have failed; the engine had no load that the trace does not have
 //	failed_share             1 %         never                                 1 % is what a run may fail by default; the figures of the rest stand, whatever the share
-//	cut_off_share            1 %         never                                 as failed_share: the slowest requests are missing in the latencies, but the figures of the rest stand
+//	cut_off_share            1 %         never                                 as failed_share: the slowest requests are missing from the latencies, but the figures of the rest stand
 //	steady_latency_share     33 %        never       100 steady requests       a state is steady when what was in flight has been replaced a few times
 //	shard_clocks             10 ms       250 ms                                the bounds of lateness_p99: a request may be this much later than those of other shards
 //	run_breaks               0           never                                 what was in flight is lost, and the engine may have forgotten what it had cached; the figures of each part stand
@@ -81,7 +82,8 @@ func (c Class) String() string {
 	return classNames[c]
 }
 
-// Text returns the class of a word for people, such as "too few to judge" of "undecided". It returns any other text as it is.
+// Text returns the text for people for the class that a word names, such as "too few to judge" for "undecided". It returns any other text
+// as it is.
 func Text(word string) string {
 	if i := slices.Index(classNames[:], word); i >= 0 {
 		return Class(i).String() //nolint:gosec // an index of classNames

@@ -310,9 +310,10 @@ func (a *Aggregate) record(id ID, d time.Duration) { a.hist[id].record(clock.Mil
 //
 // The single numbers, over served rows unless their formula says otherwise: benchmark_duration is AIPerf's, from the first Start to the
 // last content; the throughputs are their counts divided by it. request_error_rate is 100·failed ÷ (served + failed), and
-// good_request_fraction is good ÷ (served + failed + stopped after they had missed the service level, [SLO.Missed]). e2e_normalized_interactivity is 1 ÷ percentile(latency ÷ OSL). peak_concurrency counts
-// all requests in flight from Start to End, served or not, at a resolution of PeakWidth; peak_output_token_throughput is the fullest window
-// of one second of the run's clock (vLLM's rule). For a [Window], the duration is its length, and its throughputs are documented there.
+// good_request_fraction is good ÷ (served + failed + stopped after they had missed the service level, [SLO.Missed]).
+// e2e_normalized_interactivity is 1 ÷ percentile(latency ÷ OSL). peak_concurrency counts all requests in flight from Start to End, served
+// or not, at a resolution of PeakWidth; peak_output_token_throughput is the fullest window of one second of the run's clock (vLLM's rule).
+// For a [Window], the duration is its length, and its throughputs are documented there.
 func (a *Aggregate) Figures() *Figures {
 	a.mu.Lock()
 	defer a.mu.Unlock()

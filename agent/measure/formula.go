@@ -162,8 +162,9 @@ func (r *Record) InputTokens() (n int64, estimated bool) {
 func (r *Record) CapWait() (time.Duration, bool) { return between(r.Dispatched, r.Admitted) }
 
 // WireLag returns the time from the release of the request to its last byte in the kernel: what is left of building it (a large image takes
-// long), connection set-up, wait for a pooled connection and the write of the body. It starts at Admitted, which equals Dispatched in a run without a cap, so that waiting for a cap is not
-// counted as the client's delay. A request that was sent again has none, because its wire time is that of the last attempt.
+// long), connection set-up, wait for a pooled connection and the write of the body. It starts at Admitted, which equals Dispatched in a run
+// without a cap, so that waiting for a cap is not counted as the client's delay. A request that was sent again has none, because its wire
+// time is that of the last attempt.
 func (r *Record) WireLag() (time.Duration, bool) {
 	if r.Retried() {
 		return 0, false

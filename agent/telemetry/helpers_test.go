@@ -50,7 +50,7 @@ func cleanEnv(t *testing.T, set ...string) {
 	}
 }
 
-// fakeExporter keeps the spans that it gets, unless its function do returns an error.
+// fakeExporter keeps the spans that it gets, unless the function in its field do returns an error.
 type fakeExporter struct {
 	do func(ctx context.Context, spans []sdktrace.ReadOnlySpan) error
 

@@ -24,7 +24,7 @@ import (
 // hashKeyEnv is the default environment variable of the key.
 const hashKeyEnv = "MOONLOOP_HASH_KEY"
 
-// defaultRequestLimit is the default memory of all requests being received, in bytes: four times the largest one.
+// defaultRequestLimit is the default memory of all OTLP requests being received, in bytes: four times the largest one.
 const defaultRequestLimit = 4 * receiver.MaxMessage
 
 // captureFlags are the flags of "moonloop capture".

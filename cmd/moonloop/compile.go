@@ -102,13 +102,13 @@ func runCompile(cmd *cobra.Command, args []string, f compileFlags) error {
 	view := term.NewProgress(stderr, f.progress)
 	view.Show(progress.show)
 	if os.Getenv("GOGC") == "" {
-		// Most memory that grows with the traffic is numbers without pointers. They cost little to collect, but twice their size if
-		// collection is delayed.
+		// Most of the memory that grows with the traffic holds numbers, without pointers. Collecting garbage there takes little CPU time;
+		// with Go's default of 100 %, this memory would double.
 		defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
 	}
 	if os.Getenv("GOMEMLIMIT") == "" {
-		// Garbage counts within --memory. Below the minimum, the collector would run all the time, because of what a process needs in any
-		// case.
+		// Garbage counts within --memory. Below leastLimit, the garbage collector would run all the time, because of what a process needs in
+		// any case.
 		defer debug.SetMemoryLimit(debug.SetMemoryLimit(int64(max(opt.Memory, leastLimit))))
 	}
 	if shard.Index > 0 {
@@ -181,11 +181,11 @@ func (f *compileFlags) noRows(result capture.Result) error {
 	if f.run != "" {
 		return hintError{fmt.Errorf("run %q has no rows in these journals", f.run), "--list names the runs"}
 	}
-	err := fmt.Errorf("no trace was written: the journals hold %s of requests and no row", term.Counted(result.Inferences, "spans"))
 	if result.Inferences == 0 {
-		return errors.Join(err, errors.New("spans of GenAI requests did not reach the exporter, or its sampling left all of them out"))
+		return errors.Join(errors.New("no trace was written: the journals hold no spans of requests"),
+			errors.New("spans of GenAI requests did not reach the exporter, or its sampling left all of them out"))
 	}
-	return err
+	return fmt.Errorf("no trace was written: the journals hold %s of requests, but none of them became a row", term.Counted(result.Inferences, "spans"))
 }
 
 // nowhere is the destination of a trace that was not asked for.
@@ -199,12 +199,12 @@ func (nowhere) Close() error                { return nil }
 type foundJournals struct {
 	ctx     context.Context //nolint:containedctx // of the command: reading them ends with it, even if nothing arrives
 	sources []capture.Source
-	files   []fs.FileInfo  // of the sources; nil of an object, and of a file that was removed
+	files   []fs.FileInfo  // of the sources; nil for an object, and for a file that was removed
 	objects map[string]int // by URL: the index of its source
 	ahead   *objects.Ahead
 }
 
-// findJournals returns the files and objects of the arguments. Those that the arguments do not name themselves are optional.
+// findJournals returns the files and objects of the arguments. Those that are only in a folder that an argument names are optional.
 func findJournals(ctx context.Context, args []string) ([]capture.Source, error) {
 	f := foundJournals{ctx: ctx, objects: map[string]int{}}
 	for _, arg := range args {
@@ -263,7 +263,7 @@ func (f *foundJournals) addFile(name string, info fs.FileInfo, optional bool) {
 		return
 	}
 	source := capture.Source{Name: name, Optional: optional, Open: func() (io.ReadCloser, error) {
-		if optional && !info.Mode().IsRegular() { // waiting for a pipe that nobody meant would be forever
+		if optional && !info.Mode().IsRegular() { // a pipe that nobody meant could be waited for forever
 			return nil, fmt.Errorf("%s: %w", name, journal.ErrNotJournal)
 		}
 		return openInput(f.ctx, name)
@@ -305,7 +305,7 @@ func objectJournals(ctx context.Context, url string) ([]objects.Object, error) {
 	}
 	list = slices.DeleteFunc(list, func(o objects.Object) bool { return o.URL != url && !strings.HasSuffix(o.URL, journalSuffix) })
 	if len(list) == 0 {
-		err = fmt.Errorf("%s: no object of that name, nor a journal in a *%s object below it: name the prefix that the Collector's exporter writes to", url, journalSuffix)
+		err = fmt.Errorf("%s: there is no object of that name, and no *%s object below it: name the prefix that the Collector's exporter writes to", url, journalSuffix)
 	}
 	return list, err
 }
@@ -324,7 +324,7 @@ func folderJournals(folder string) (names []string, err error) {
 		return nil
 	})
 	if err == nil && names == nil {
-		err = fmt.Errorf("folder %s holds no journal in a *%s file: name the folder that the exporter writes to, or the files", folder, journalSuffix)
+		err = fmt.Errorf("folder %s has no *%s file: name the folder that the exporter writes to, or the files", folder, journalSuffix)
 	}
 	return names, err
 }

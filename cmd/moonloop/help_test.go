@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -28,7 +29,11 @@ func helpOf(t *testing.T, verb string) string {
 	return out.String()
 }
 
-// TestHelp: each verb has a text, examples and a line for each of its flags, and everything fits 80 columns.
+// optional matches the parts of a usage line that are not required of every call, and the flags of replay after "--".
+var optional = regexp.MustCompile(`\[[^]]*\]|\{[^}]*\}| -- .*`)
+
+// TestHelp: each verb has a text, examples and a line for each of its flags, the usage line shows exactly the required ones, and everything
+// fits 80 columns.
 func TestHelp(t *testing.T) {
 	alone(t)
 	texts := map[string]bool{"moonloop": true}
@@ -49,6 +54,10 @@ func TestHelp(t *testing.T) {
 		verb.Flags().VisitAll(func(f *pflag.Flag) {
 			if f.Usage == "" {
 				t.Errorf("%s: no text for --%s in flags/%s.txt", verb.Name(), f.Name, verb.Name())
+			}
+			shown := slices.Contains(strings.Fields(optional.ReplaceAllString(verb.Use, "")), "--"+f.Name)
+			if required := strings.Contains(f.Usage, "(required"); shown != required {
+				t.Errorf("%s: --%s is required: by its text %t, by the usage line %t", verb.Name(), f.Name, required, shown)
 			}
 			if title := f.Annotations[heading]; len(title) == 1 && title[0] == "" {
 				t.Errorf("%s: no heading for --%s in flags/%s.txt", verb.Name(), f.Name, verb.Name())
@@ -73,6 +82,14 @@ func TestHelp(t *testing.T) {
 func listed(help string) string {
 	help, _, _ = strings.Cut(help, "\nNames in other tools:")
 	return help
+}
+
+// TestConvertHelp: the block size, which is that of the trace that is written, is under Output.
+func TestConvertHelp(t *testing.T) {
+	_, output, _ := strings.Cut(helpOf(t, "convert"), "\nOutput:\n")
+	if output, _, _ = strings.Cut(output, "\n\n"); !strings.Contains(output, "--block-size") {
+		t.Errorf("--block-size is not under Output:\n%s", output)
+	}
 }
 
 // TestReplayHelp: the flags of a replay are under headings, and the names that they have in other tools at the end.

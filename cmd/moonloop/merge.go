@@ -24,7 +24,7 @@ func newMergeCommand() *cobra.Command {
 	var percentiles report.Percentiles
 	var files exports
 	cmd := &cobra.Command{
-		Use:   "merge DIR...",
+		Use:   "merge DIR... --out DIR",
 		Short: "Combine the shards of a replay into one run",
 		Args:  someInputs("one folder or more", "name the folders that the shards wrote (moonloop replay --shard --out), or a folder that contains them"),
 		RunE: func(cmd *cobra.Command, dirs []string) error {

@@ -55,7 +55,7 @@ func (f *judgeFlags) needless(fs *pflag.FlagSet) (name string) {
 func newRefereeCommand() *cobra.Command {
 	var f judgeFlags
 	cmd := &cobra.Command{
-		Use:   "referee RECORD",
+		Use:   "referee RECORD --judge SCHEDULE",
 		Short: "Measure how late a load generator was, and how wrong its figures are",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {

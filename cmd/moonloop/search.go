@@ -250,7 +250,7 @@ func (f *searchFlags) search(cmd *cobra.Command, trace string, args []string) (e
 		sayWhere(cmd, f.out, fmt.Sprintf("\nprobes and %s in %s\n", curveFile, term.Plain(f.out)))
 	}
 	if interrupted {
-		next := "the same command continues"
+		next := "run the same command again to continue"
 		if f.out == "" {
 			next = "the probes are lost, because no --out was given"
 		}

@@ -60,7 +60,7 @@ func TestSearchVerb(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	out := &cancelling{when: "probe 2 of at most 3", cancel: cancel}
 	if got := run(ctx, append([]string{"search"}, probes("3")...), strings.NewReader(""), out, out); got != exitInterrupted ||
-		!strings.Contains(out.String(), "capacity: cannot tell yet: between ") || !strings.Contains(out.String(), "moonloop: interrupted after 1 probe: the same command continues\n") {
+		!strings.Contains(out.String(), "capacity: cannot tell yet: between ") || !strings.Contains(out.String(), "moonloop: interrupted after 1 probe: run the same command again to continue\n") {
 		t.Errorf("interrupted: exit status %d: %s", got, out.String())
 	}
 	text := search(exitInvalid, probes("2", "--json", "--progress", "none")...)

@@ -134,7 +134,7 @@ func TestObjectStore(t *testing.T) {
 	}
 	s.do(exitOK, "compile", day, "--out", trace, "--replays", "drop", "--force")
 	s.do(exitOK, "trunk", day, "--out", "s3://moonloop/trunk.json")
-	if _, said := s.do(exitUsage, "compile", "s3://moonloop/traces", "--out", here); !strings.Contains(said, "no object of that name, nor a journal") {
+	if _, said := s.do(exitUsage, "compile", "s3://moonloop/traces", "--out", here); !strings.Contains(said, "there is no object of that name, and no *.journal object below it") {
 		t.Errorf("a folder without journals: %s", said)
 	}
 	if out, _ := s.do(exitOK, "inspect", trace, "--json"); !strings.Contains(out, `"rows": 20`) || !strings.Contains(out, `"hash_keys"`) {

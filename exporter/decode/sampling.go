@@ -22,14 +22,15 @@ type SamplingConfig struct {
 	// TrunkList is a file written by moonloop trunk, the same for all Collectors. Without one, all prompts with the same first 128 bytes
 	// are one group.
 	TrunkList string `mapstructure:"trunk_list"`
-	// By says what identifies a conversation first: its session, the default, or the prefix of its prompts.
+	// By says what identifies a conversation first: its session (the default) or the prefix of its prompts.
 	By mooncake.SampleOrder `mapstructure:"by"`
 }
 
 // DefaultSamplingConfig returns the default settings, which keep all records.
 func DefaultSamplingConfig() SamplingConfig { return SamplingConfig{Rate: 1} }
 
-// Validate returns all errors of the settings, except those in the file. The Collector calls it, and names the section before each error.
+// Validate returns all errors of the settings, except those in the trunk list's file. The Collector calls it, and names the section before
+// each error.
 func (c *SamplingConfig) Validate() error {
 	var errs []error
 	if !(c.Rate >= mooncake.MinSampleRate && c.Rate <= 1) {
@@ -102,8 +103,8 @@ type SamplingWarner struct {
 // Begin warns about the settings.
 func (w *SamplingWarner) Begin() {
 	if w.Sampling != nil && w.Sampling.list == nil {
-		w.Log.Warn("sampling has no trunk_list: requests without a session whose prompts begin with the same 128 bytes, such as those of one system prompt, "+
-			"are recorded all or not at all; make a list with moonloop trunk", zap.Float64("rate", w.Sampling.sampler.Rate))
+		w.Log.Warn("sampling has no trunk_list: of the requests that no session identifies, those whose prompts begin with the same 128 bytes, "+
+			"such as one system prompt, are recorded all or not at all; make a list with moonloop trunk", zap.Float64("rate", w.Sampling.sampler.Rate))
 	}
 }
 
@@ -111,8 +112,8 @@ func (w *SamplingWarner) Begin() {
 func (w *SamplingWarner) Warn(c Counts) {
 	if c.Undecided > 0 {
 		w.undecided.Do(func() {
-			w.Log.Warn("sampling left out requests, or prompts of requests, without a session or a prompt in their batch: the spans and "+
-				"log records of a request arrive in different batches; put a processor that groups by trace before this, or record all requests (reported only once)",
+			w.Log.Warn("sampling left out records because their batch had neither a session nor a prompt to decide by: the spans and log records of a "+
+				"request arrive in different batches; put a processor that groups by trace before this component, or record all requests (reported only once)",
 				zap.Int64("records", c.Undecided))
 		})
 	}

@@ -14,7 +14,7 @@
 //
 // POST /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages and /v1/embeddings; TGI's /generate and /generate_stream; GET
 // /v1/models, /health and /metrics; with [Config].Like also POST /tokenize, and, if it imitates vLLM, /reset_prefix_cache. Errors have
-// OpenAI's shape, {"error":{"message","type","param","code"}}. The request header X-Simulate-Fault asks for one fault,
+// OpenAI's format, {"error":{"message","type","param","code"}}. The request header X-Simulate-Fault asks for one fault,
 // X-Simulate-Tool-Calls: 1 for a reply of tool calls. The reply header X-Simulator-Seq is [Record].Seq.
 //
 // # Tokens

@@ -10,7 +10,7 @@ import (
 	"strconv"
 )
 
-// apiError is a refusal in OpenAI's shape. Its message never contains text of the request.
+// apiError is a refusal in OpenAI's format. Its message never contains text of the request.
 type apiError struct {
 	status     int
 	kind       string // "type" on the wire
@@ -19,14 +19,14 @@ type apiError struct {
 	message    string
 	retry      bool   // with Retry-After
 	late       bool   // found only after the reply had begun, by engines with [Config].ErrorsInStream
-	media, raw string // a content type and a body, which may be empty, in a shape other than OpenAI's; no media: OpenAI's shape
+	media, raw string // a content type and a body, which may be empty, in a format other than OpenAI's; no media: OpenAI's format
 }
 
 func badRequest(param, format string, args ...any) *apiError {
 	return &apiError{status: http.StatusBadRequest, kind: "invalid_request_error", param: param, message: fmt.Sprintf(format, args...)}
 }
 
-// inStream returns the refusal as a stream with nothing else, in vLLM's shape.
+// inStream returns the refusal as a stream with nothing else, in vLLM's format.
 func (e *apiError) inStream() *apiError {
 	event := errorBody(e.message, "BadRequestError", nil, e.status)
 	return &apiError{status: http.StatusOK, message: e.message, media: mediaEvents, raw: "data: " + string(event) + "\n\ndata: [DONE]\n\n"}

@@ -23,7 +23,7 @@ type form interface {
 	whole() []byte
 }
 
-// format writes replies in OpenAI's shapes: events of a stream, and whole replies.
+// format writes replies in OpenAI's formats: events of a stream, and whole replies.
 type format struct {
 	api          api
 	request      *request

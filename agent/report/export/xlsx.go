@@ -23,8 +23,8 @@ import (
 )
 
 // Workbook writes the results of a folder, which page.Load has read, as an Excel workbook: the sheets summary (of summary.csv; of a killed
-// run, what its records show), requests, series and, if the run has sessions, sessions. It returns the number of requests that did not fit into a sheet. An
-// existing file is replaced when the new one is complete.
+// run, what its records show), requests, series and, if the run has sessions, sessions. It returns the number of requests that did not fit
+// into a sheet. An existing file is replaced when the new one is complete.
 func Workbook(run *page.Run, dir, name string) (left int64, err error) {
 	book := excelize.NewFile()
 	defer func() { _ = book.Close() }() // which removes its temporary files
