@@ -60,8 +60,8 @@ func TestFolderHasOneRun(t *testing.T) {
 	}
 }
 
-// TestFolderKeepsResults: a folder with a file that a run would overwrite is refused, the error names the file, and the file stays
-// unchanged. Other files do not matter.
+// TestFolderKeepsResults: without force, a folder with a file that a run would replace is refused, and the error names the file. With force,
+// opening the folder does not change the file yet. Other files do not matter.
 func TestFolderKeepsResults(t *testing.T) {
 	for _, name := range []string{
 		"summary.json", "summary.csv", "requests.jsonl", "requests.meta.json", "requests.jsonl.partial", "trace.rejected.jsonl",
@@ -80,13 +80,13 @@ func TestFolderKeepsResults(t *testing.T) {
 		}
 		f, err := OpenFolder(dir, true, "trace.rejected.jsonl")
 		if err != nil {
-			t.Fatalf("%s, by force: %v", name, err)
+			t.Fatalf("%s, with force: %v", name, err)
 		}
 		if err := f.Close(); err != nil {
 			t.Error(err)
 		}
 		if text, err := os.ReadFile(path); err != nil || string(text) != "precious" {
-			t.Errorf("%s: %q, %v, before there is another", name, text, err)
+			t.Errorf("%s: %q, %v; want it unchanged until the run replaces it", name, text, err)
 		}
 	}
 	dir := t.TempDir()

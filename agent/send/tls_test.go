@@ -89,8 +89,8 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// serveTLS runs a server that answers each request with two chunks, and returns its URL, which begins with http; served
-// counts the requests that came through TLS.
+// serveTLS runs a server that answers each request with two chunks, and returns its URL, which begins with http:// even if the server
+// wants TLS; served counts the requests that came through TLS.
 func serveTLS(t *testing.T, c *tls.Config) (url string, served *atomic.Int64) {
 	t.Helper()
 	served = new(atomic.Int64)
@@ -164,7 +164,7 @@ func TestPlainToTLS(t *testing.T) {
 	}
 }
 
-// TestHTTP2NotOffered: HTTP/2 was requested, and the server has TLS but a different protocol.
+// TestHTTP2NotOffered: HTTP/2 was requested, but the server, which has TLS, offers only HTTP/1.1.
 func TestHTTP2NotOffered(t *testing.T) {
 	ours := testcert.New(t)
 	ln, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{ours.Sign(t, "127.0.0.1")}, NextProtos: []string{"http/1.1"}})

@@ -129,7 +129,7 @@ func TestKilledReplayCanBeRead(t *testing.T) {
 	}
 	stderr.Reset()
 	if status := run(t.Context(), append(again, "--force"), strings.NewReader(""), &stdout, &stderr); status != exitUsage || !strings.Contains(stderr.String(), "connection refused") {
-		t.Errorf("a run by force: exit status %d\n%s", status, stderr.String())
+		t.Errorf("a run with --force: exit status %d\n%s", status, stderr.String())
 	}
 }
 

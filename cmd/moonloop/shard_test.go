@@ -35,7 +35,7 @@ func TestShardOfALauncher(t *testing.T) {
 	refused("auto/0", "")
 	refused("auto", "")
 	refused("auto/x", "")
-	if of, err := parseShard("1/4"); err != nil || of != [2]int{1, 4} { // an index that is given counts
+	if of, err := parseShard("1/4"); err != nil || of != [2]int{1, 4} { // an explicit index overrides the launcher's
 		t.Errorf("1/4: %v, %v", of, err)
 	}
 }

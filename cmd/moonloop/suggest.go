@@ -119,7 +119,7 @@ func wordCompletion(root *cobra.Command) {
 func wordHelp(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	help, _, _ := root.Find([]string{"help"})
-	help.Use, help.Long = "help [COMMAND]", `Help shows the help of a command, like "moonloop COMMAND --help".
+	help.Use, help.Long = "help [COMMAND]", `Help shows the help of a command, as "moonloop COMMAND --help" does.
 
 "moonloop help aliases" shows which flags of other replay tools "moonloop
 replay" understands. "moonloop help schema row" prints the JSON Schema of a row

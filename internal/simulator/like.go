@@ -3,18 +3,19 @@
 
 package simulator
 
-// Like names the engine that an [Engine] imitates where engines differ: in the names of metrics, the shape of /tokenize and the
-// errors about a prompt.
+// Like names the engine that an [Engine] imitates in what no other setting covers: metrics, endpoints, and the formats of requests and
+// replies.
 type Like uint8
 
 // The engines.
 const (
 	// LikePlain imitates no engine; its metrics are named moonloop_simulator_*.
 	LikePlain Like = iota
-	// LikeVLLM adds vLLM's metrics, among them vllm:cache_config_info with the block size, and answers /tokenize and /reset_prefix_cache.
+	// LikeVLLM adds vLLM's metrics, among them vllm:cache_config_info with the block size, answers /tokenize and /reset_prefix_cache, and
+	// understands the field return_token_ids.
 	LikeVLLM
-	// LikeLlamaCPP adds llama.cpp's metrics, answers /tokenize, reports usage and the context in its format, and closes the connection after
-	// each stream without announcing it.
+	// LikeLlamaCPP adds llama.cpp's metrics, answers /tokenize, puts timings next to usage, lists the context length where llama.cpp lists it,
+	// and closes the connection after each stream without announcing it.
 	LikeLlamaCPP
 )
 

@@ -35,8 +35,8 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// TestErrors: each error names the file, and contains nothing of a key. The command's tests show other errors of files, as its users see
-// them.
+// TestErrors: each error names the file, and contains no part of a key. The tests of cmd/moonloop show the other errors that files can cause,
+// as users see them.
 func TestErrors(t *testing.T) {
 	ours := testcert.New(t)
 	cert, key := testcert.Files(t, ours.Sign(t))

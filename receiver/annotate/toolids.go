@@ -48,7 +48,7 @@ func (w *worker) logTools(p *logPrompt) {
 // hashed appends the hashes of ids; if there are too many, it keeps the last ones.
 func (w *worker) hashed(to []uint64, ids []string) []uint64 {
 	for _, id := range ids {
-		h, _ := strconv.ParseUint(w.twin("moonloop tool call\x00"+id), 16, 64) // is 16 digits
+		h, _ := strconv.ParseUint(w.twin("moonloop tool call\x00"+id), 16, 64) // cannot fail: a twin is 16 hexadecimal digits
 		to = append(to, h)
 	}
 	if surplus := len(to) - genai.MaxToolIDs; surplus > 0 {
