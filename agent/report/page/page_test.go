@@ -108,7 +108,11 @@ func TestPageOfARun(t *testing.T) {
 		}
 		return n
 	}
-	if got := []float64{sum(s.Intended), sum(s.Sent), sum(s.Finished), sum(s.Unserved), sum(s.Tokens)}; !slices.Equal(got, []float64{4, 4, 4, 1, 9}) {
+	var tokens []float64
+	for _, v := range s.Tokens {
+		tokens = append(tokens, *v)
+	}
+	if got := []float64{sum(s.Intended), sum(s.Sent), sum(s.Finished), sum(s.Unserved), sum(tokens)}; !slices.Equal(got, []float64{4, 4, 4, 1, 9}) {
 		t.Errorf("scheduled, sent, finished, unserved and tokens add up to %v", got)
 	}
 	if s.Time[0] != 1 || s.InFlight[len(s.InFlight)-1] != 0 {
@@ -397,7 +401,7 @@ func TestNumber(t *testing.T) {
 }
 
 // TestWithoutStream: of a reply that was not a stream, tokens arrive at its end, its latency is known, and the page does not deny what was
-// cached. Without usage, replies are as long as in the summary.
+// cached. Without usage, its number of tokens is not known.
 func TestWithoutStream(t *testing.T) {
 	whole := func(row int, end float64, more string) string {
 		return fmt.Sprintf(`{"timestamp": 0, "session_id": "s", "input_length": 1000, "output_length": 99, "result": {"outcome":"served","row":%d,`+
@@ -406,13 +410,22 @@ func TestWithoutStream(t *testing.T) {
 	counted := `"whole":true,"usage":{"prompt_tokens":1000,"completion_tokens":40,"cached_tokens":512}`
 	dir := saved(t, whole(0, 300, counted)+whole(1, 1200, counted)+
 		whole(2, 1300, `"whole":true,"gaps_ms":[0]`)+whole(3, 1300, `"prompt_tokens_sent":900,"embedding":true`)+
-		whole(4, 1300, `"first":1200,"gaps_ms":[40,60],"chunk_tokens":[1,2,3]`), 0)
+		whole(4, 1300, `"first":1200,"gaps_ms":[40,60],"chunk_tokens":[1,2,3]`)+whole(5, 2500, `"whole":true`), 0)
 	series := sheet(t, dir, SeriesFile)
-	if got := []string{series[0]["output_tokens"], series[1]["output_tokens"], series[0]["input_tokens"]}; !slices.Equal(got, []string{"40", "48", "4900"}) {
-		t.Errorf("output tokens of two slices and input tokens of the first: %v; want 40, 48 and 4900", got)
+	got := []string{series[0]["output_tokens"], series[1]["output_tokens"], series[2]["output_tokens"], series[2]["output_tokens_per_s"], series[0]["input_tokens"]}
+	if !slices.Equal(got, []string{"40", "46", "", "", "5900"}) {
+		t.Errorf("output tokens of three slices, of the third per second, and input tokens of the first: %q; want 40, 46, none, none and 5900", got)
 	}
-	if got := sheet(t, dir, SessionsFile)[0]["output_tokens"]; got != "88" {
-		t.Errorf("%s output tokens in the session, want 88", got)
+	if got := sheet(t, dir, SessionsFile)[0]["output_tokens"]; got != "86" {
+		t.Errorf("%s output tokens in the session, want 86", got)
+	}
+	dir = saved(t, whole(0, 300, `"whole":true`), 0)
+	if got := sheet(t, dir, SessionsFile)[0]["output_tokens"]; got != "" {
+		t.Errorf("%s output tokens in a session of a reply without a count", got)
+	}
+	none := load(t, dir)
+	if html := render(t, none); slices.ContainsFunc(none.line.series().Tokens, func(v *float64) bool { return v != nil }) || none.byTotal.rows[0].Reply != -1 || !strings.Contains(html, `<td class="n">–</td>`) {
+		t.Error("the page has tokens of a reply without a count")
 	}
 
 	r := load(t, folder(t, map[string]string{summaryFile: smallSummary, lines.File: whole(0, 300, counted) + whole(1, 1200, counted)}))

@@ -184,7 +184,9 @@ func (r *Run) addTimes(rec *record) {
 	if itl, known := rec.itl(); known {
 		r.itl.add(itl*perMilli, 3)
 	}
-	r.reply.add(float64(rec.reply()), 3)
+	if n, known := rec.reply(); known {
+		r.reply.add(float64(n), 3)
+	}
 	s, timed := newSlow(rec)
 	if !timed {
 		return

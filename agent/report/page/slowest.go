@@ -31,7 +31,7 @@ type slow struct {
 	Gap      float64 // the longest between two chunks
 	Prompt   int64
 	Uncached int64 // prompt tokens that the engine had to compute; -1: not known
-	Reply    int64
+	Reply    int64 // output tokens; -1: not known
 	TraceID  string
 
 	// Set by [Run.explain].
@@ -79,7 +79,10 @@ func newSlow(r *record) (slow, bool) {
 	}
 	s := slow{
 		Row: x.Row, Turn: x.Turn, Model: r.model(), At: *x.Intended, Total: total, TTFT: -1, Prefill: -1, Decode: -1,
-		Prompt: r.prompt(), Uncached: -1, Reply: r.reply(), TraceID: x.TraceID,
+		Prompt: r.prompt(), Uncached: -1, Reply: -1, TraceID: x.TraceID,
+	}
+	if n, known := r.reply(); known {
+		s.Reply = n
 	}
 	s.Late, _ = between(x.Intended, x.Dispatched)
 	s.Wait, _ = between(x.Dispatched, x.Admitted)
