@@ -182,7 +182,7 @@ func (d *dispatcher) request(ctx context.Context, it *schedule.Item, c conversat
 	span := d.tel.StartRequest(c.span, it.Row, it.Intended)
 	d.recorder.journal.Sent(it.Index, max(d.clk.Now(), it.Intended), d.clk)
 	end, body := d.exchange(ctx, rec, c.history, span.Traceparent(), p)
-	d.engines.release(p.engine)
+	d.engines.release(p.engine, rec.Exchange.Err)
 	at, open := p.gate.Wait()
 	if !open {
 		rec = d.newRecord(it) // the request was prepared, but nothing of it was sent
