@@ -111,6 +111,9 @@ func (c *Client) call(ctx, inner context.Context, limit time.Duration, method st
 	case resp.StatusCode/100 != 2:
 		class, name, message := refusal(resp, body)
 		return fail(class, name, cleaned(message, c.secrets, req.Body, maxServerMessage), nil)
+	case new(chunk).refuses(body):
+		name, message, _ := complaint(body)
+		return fail(ClassStreamError, name, cleaned(cmp.Or(message, noMessage), c.secrets, req.Body, maxServerMessage), nil)
 	case out == nil:
 		return nil
 	}
