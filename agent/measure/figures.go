@@ -191,8 +191,8 @@ type Connections struct {
 	Requests int64 `json:"requests"` // requests that reached the wire
 	Reused   int64 `json:"reused"`   // those over a connection that an earlier request had used
 	Replays  int64 `json:"replays"`  // kept connections that died during a request, which then used another one
-	// WireLate counts the requests whose reply arrived before the time of their last byte had been taken. No figure that starts at the wire
-	// includes them.
+	// WireLate counts the requests whose reply arrived before the time of their last byte had been taken, or before that byte was sent. No
+	// figure that starts at the wire includes them.
 	WireLate int64 `json:"wire_unknown,omitempty"`
 }
 

@@ -47,8 +47,8 @@ type Exchange struct {
 	Start time.Duration
 	// Wire is the time at which the kernel had the last byte of the request. Every gen_ai.* latency counts from here.
 	Wire time.Duration
-	// WireLate says that the timestamp of the last byte was taken after the reply had arrived. Wire is then FirstByte, its latest possible
-	// value, and no latency counts from it.
+	// WireLate says that the timestamp of the last byte was taken after the reply had arrived, or that the reply arrived before the whole request
+	// had been sent. Wire is then FirstByte, its latest possible value, and no latency counts from it.
 	WireLate bool
 	// FirstByte is the arrival of the first byte of the reply's status line, Headers the end of its headers.
 	FirstByte, Headers time.Duration

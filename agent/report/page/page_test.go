@@ -447,6 +447,18 @@ func TestWithoutStream(t *testing.T) {
 	}
 }
 
+// TestWireUnknown: if the time of a request's last byte is not known, its phases go from its start, and its time to first token does not become 0.
+func TestWireUnknown(t *testing.T) {
+	unknown := strings.Replace(line(0, 1000, 700, 5, 3), `"wire":1000,`, `"wire_unknown":true,`, 1)
+	r := load(t, saved(t, unknown, 0))
+	if at := r.byTTFT.rows; len(at) != 1 || at[0].Prefill != 700 || !r.ttftWire.empty() {
+		t.Errorf("%+v; from the wire: %v", at, !r.ttftWire.empty())
+	}
+	if html := render(t, r); strings.Contains(html, "sent late") {
+		t.Error("the page says that a request with a slow first token was sent late")
+	}
+}
+
 // TestRequestLatency: like the report's, it ends with the last token, not with what follows that.
 func TestRequestLatency(t *testing.T) {
 	for name, times := range map[string]string{
