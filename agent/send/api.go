@@ -89,7 +89,7 @@ func (c *Client) call(ctx, inner context.Context, limit time.Duration, method st
 	var late net.Error
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
-		return fail(ClassCancelled, "", "stopped", context.Cause(ctx))
+		return fail(ClassCancelled, "", "no answer had come", context.Cause(ctx))
 	case err != nil && f.reached() && (errors.As(err, &late) && late.Timeout() || inner.Err() != nil):
 		return fail(ClassTotalTimeout, "", fmt.Sprintf("no answer within %v", limit), err)
 	case err != nil && inner.Err() != nil:
