@@ -54,6 +54,7 @@ type conversation struct {
 func (d *dispatcher) newSchedule(ctx context.Context, p plan, w schedule.Waiter) (err error) {
 	d.dispatch, d.stopDispatch = context.WithCancelCause(ctx)
 	d.requests, d.stopRequests = context.WithCancelCause(ctx)
+	d.builder.Until(d.requests.Done())
 	d.sched, err = schedule.New(p.schedule, d.clk, w, schedule.Hooks{
 		Prepare: func(it *schedule.Item) { d.prepare(d.requests, it) },
 		Due:     func(*schedule.Item) { d.live.due() },

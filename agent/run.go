@@ -139,6 +139,7 @@ func run(ctx context.Context, cfg Config) (*report.Report, error) {
 	if err := engines.post(ctx, cfg.Target.Posts, BeforeWarmup); err != nil {
 		return nil, err
 	}
+	p.requests.Until(ctx.Done())
 	warmed := p.warmup.run(ctx, s, in.stream.Shapes(p.warmup.shapes()), tel, said)
 	if err := engines.post(ctx, cfg.Target.Posts, AtStart); err != nil {
 		return nil, err
