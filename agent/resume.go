@@ -413,7 +413,7 @@ func (p *past) addParts(rep *report.Report, said *notices) {
 	if p == nil || len(p.parts) < 2 {
 		return
 	}
-	r := &report.Resumed{InFlight: p.lost.count, InFlightRows: p.lost.first}
+	r := &report.Resumed{Zero: clock.Millis(p.zero()), InFlight: p.lost.count, InFlightRows: p.lost.first}
 	for i, part := range p.parts {
 		of := report.RunPart{Start: part.Start, From: part.From}
 		if i > 0 {

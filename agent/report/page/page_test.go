@@ -157,9 +157,20 @@ func TestSteadyState(t *testing.T) {
 
 // The page of a resumed run says where its charts leave out a break.
 func TestResumed(t *testing.T) {
+	if got := data(t, render(t, load(t, folder(t, map[string]string{summaryFile: smallSummary, lines.File: line(0, 0, 20, 5, 3)})))).Breaks; got != nil {
+		t.Errorf("a run in one piece is marked at %v", got)
+	}
 	summary := strings.Replace(smallSummary, "{", `{"resumed":{"parts":[{"from_ms":0,"to_ms":9800},{"from_ms":10000,"to_ms":15000,"gap_ms":5200}],"rows_in_flight":3},`, 1)
+	old := render(t, load(t, folder(t, map[string]string{summaryFile: summary, lines.File: line(0, 0, 20, 5, 3)})))
+	if data(t, old).Breaks != nil || strings.Contains(old, "dashed line") {
+		t.Error("the page of an earlier version's run marks a break at a place that it does not know")
+	}
+	summary = strings.Replace(summary, `"rows_in_flight"`, `"zero_ms":2500,"rows_in_flight"`, 1)
 	html := render(t, load(t, folder(t, map[string]string{summaryFile: summary, lines.File: line(0, 0, 20, 5, 3)})))
-	for _, want := range []string{"The run was cut short at 10 s of the schedule (resumed after 5.2 s).", "leave out the time", "3 rows that were in flight then count as cancelled"} {
+	if got := data(t, html).Breaks; !slices.Equal(got, []float64{12.5}) {
+		t.Errorf("the charts mark %v s, want 12.5", got)
+	}
+	for _, want := range []string{"The run was cut short at 10 s of the schedule (resumed after 5.2 s).", "leave out the time", "mark with a dashed line where it was cut short", "3 rows that were in flight then count as cancelled"} {
 		if !strings.Contains(html, want) {
 			t.Errorf("the page does not say %q", want)
 		}
