@@ -206,6 +206,10 @@ func (e ending) describeTrace(counts load.Counts) report.Trace {
 	maps.DeleteFunc(t.Filtered, func(_ string, n int64) bool { return n == 0 })
 	if counts.Cut {
 		t.NotReached, t.AtLeast = e.in.notReached(counts.Read+rejected, e.plan.passes)
+		if limit := e.plan.maxRows; limit > 0 { // of a loop, mostly fewer than its passes have
+			most := max(0, limit+counts.OutsideWindow-counts.Read)
+			t.NotReached, t.AtLeast = min(t.NotReached, most), t.AtLeast && t.NotReached < most
+		}
 	}
 	if meta := e.in.trace.Meta(); meta != nil && rejected == 0 { // the digests are of all rows
 		t.SeqDigest, t.TreeDigest, t.ArrivalDigest = meta.Digests.Seq, meta.Digests.Tree, meta.Digests.Arrival

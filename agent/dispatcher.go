@@ -54,6 +54,7 @@ type conversation struct {
 func (d *dispatcher) newSchedule(ctx context.Context, p plan, w schedule.Waiter) (err error) {
 	d.dispatch, d.stopDispatch = context.WithCancelCause(ctx)
 	d.requests, d.stopRequests = context.WithCancelCause(ctx)
+	d.builder.Until(d.requests.Done())
 	d.sched, err = schedule.New(p.schedule, d.clk, w, schedule.Hooks{
 		Prepare: func(it *schedule.Item) { d.prepare(d.requests, it) },
 		Due:     func(*schedule.Item) { d.live.due() },
@@ -182,7 +183,7 @@ func (d *dispatcher) request(ctx context.Context, it *schedule.Item, c conversat
 	span := d.tel.StartRequest(c.span, it.Row, it.Intended)
 	d.recorder.journal.Sent(it.Index, max(d.clk.Now(), it.Intended), d.clk)
 	end, body := d.exchange(ctx, rec, c.history, span.Traceparent(), p)
-	d.engines.release(p.engine)
+	d.engines.release(p.engine, rec.Exchange.Err)
 	at, open := p.gate.Wait()
 	if !open {
 		rec = d.newRecord(it) // the request was prepared, but nothing of it was sent

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/moonloop/moonloop/agent/clock"
 	"github.com/moonloop/moonloop/agent/load"
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/send"
@@ -28,7 +29,7 @@ type Balance string
 // The kinds of balance; zero = RoundRobin.
 const (
 	RoundRobin  Balance = "round-robin"  // one after the other
-	LeastLoaded Balance = "least-loaded" // the one with the fewest requests of this process in flight; if there are several, the next in turn
+	LeastLoaded Balance = "least-loaded" // the one with the fewest requests of this process in flight; if there are several, the next in turn; see unreachableFor
 	BySession   Balance = "session"      // all turns of a session to one engine, by a hash of its id; other rows to the engines in turn
 	// ByPrefix sends all rows with the same first block after the trunk to one engine, by a hash of the block's id. The trunk is the set of
 	// blocks, such as a system prompt's, that, with n engines, are in more than 1/(2n) of the rows. If rows were sent by the blocks of the
@@ -43,6 +44,7 @@ func Balances() []Balance { return []Balance{RoundRobin, LeastLoaded, BySession,
 // engines are the engines of a run.
 type engines struct {
 	balance Balance
+	clk     clock.Clock
 	all     []*backend
 	// For ByPrefix: the blocks of the trunk, and whether the ids of a session's rows are those of whole prompts.
 	trunk map[uint64]bool
@@ -54,11 +56,18 @@ type engines struct {
 
 // backend is one engine.
 type backend struct {
-	url      string
-	client   *send.Client
-	server   *measure.Server // nil if there is only one
-	inFlight int             // guarded by engines.mu
+	url    string
+	client *send.Client
+	server *measure.Server // nil if there is only one
+
+	// Guarded by engines.mu.
+	inFlight int
+	shun     time.Duration // the time until which LeastLoaded leaves it out
 }
+
+// unreachableFor is how long LeastLoaded leaves out an engine after a request got no connection to it, unless it leaves out all of them.
+// Without this, an engine that is down would get most requests: they fail at once, so it has the fewest in flight.
+const unreachableFor = time.Second
 
 // follow prepares ByPrefix with the first rows of the trace.
 func (e *engines) follow(s *load.Stream, said *notices) {
@@ -107,8 +116,10 @@ func (e *engines) pick(row *mooncake.Row) *backend {
 	case fixed:
 		chosen = e.all[key%uint64(len(e.all))]
 	case e.balance == LeastLoaded:
+		now := e.clk.Now()
 		for i := range e.all {
-			if one := e.all[(e.next+i)%len(e.all)]; chosen == nil || one.inFlight < chosen.inFlight {
+			one := e.all[(e.next+i)%len(e.all)]
+			if chosen == nil || one.before(chosen, now) {
 				chosen = one
 			}
 		}
@@ -121,11 +132,27 @@ func (e *engines) pick(row *mooncake.Row) *backend {
 	return chosen
 }
 
-// release records that a request is over.
-func (e *engines) release(one *backend) {
+// before reports whether LeastLoaded prefers an engine to another one.
+func (b *backend) before(other *backend, now time.Duration) bool {
+	if out, otherOut := now < b.shun, now < other.shun; out != otherOut {
+		return otherOut
+	}
+	return b.inFlight < other.inFlight
+}
+
+// release records that a request is over, and how it failed; nil: it did not.
+func (e *engines) release(one *backend, failed *send.Error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	one.inFlight--
+	if failed == nil {
+		return
+	}
+	switch failed.Class {
+	case send.ClassDNS, send.ClassConnect, send.ClassTLS, send.ClassConnectTimeout:
+		one.shun = e.clk.Now() + unreachableFor
+	default:
+	}
 }
 
 // close closes idle connections.

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/report"
 	"github.com/moonloop/moonloop/agent/schedule"
+	"github.com/moonloop/moonloop/agent/send"
 	"github.com/moonloop/moonloop/internal/simulator"
 	"github.com/moonloop/moonloop/internal/testpipe"
 	"github.com/moonloop/moonloop/mooncake"
@@ -31,6 +33,12 @@ import (
 // overEngines replays rows over several engines in a bubble. It returns the report, the engine that each row reached, and the requests that
 // each engine got.
 func overEngines(t *testing.T, servers []simulator.Config, cfg Config, lines ...string) (rep *report.Report, engine map[string]int, got [][]*simulator.Record, err error) {
+	t.Helper()
+	return overEnginesDown(t, servers, func(time.Duration) bool { return false }, cfg, lines...)
+}
+
+// overEnginesDown is overEngines with a first engine that accepts no connection while down says so.
+func overEnginesDown(t *testing.T, servers []simulator.Config, down func(time.Duration) bool, cfg Config, lines ...string) (rep *report.Report, engine map[string]int, got [][]*simulator.Record, err error) {
 	t.Helper()
 	engine = make(map[string]int)
 	synctest.Test(t, func(t *testing.T) {
@@ -52,7 +60,11 @@ func overEngines(t *testing.T, servers []simulator.Config, cfg Config, lines ...
 		if err := os.WriteFile(cfg.Trace.Name, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
+		began := time.Now()
 		cfg.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+			if address == "engine0:80" && down(time.Since(began)) {
+				return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+			}
 			return networks[address].Dial(ctx, network, address)
 		}
 		rep, err = Run(t.Context(), cfg)
@@ -133,6 +145,28 @@ func TestLeastLoaded(t *testing.T) {
 	// A request occupies the slow engine for 11 arrivals; the fast one is free at each arrival.
 	if most := mostAtOnce(got[0]); most != 1 || len(got[0]) > 10 || len(got[0]) < 5 || len(got[0])+len(got[1]) != 100 {
 		t.Errorf("the slow engine got %d, %d at once, the quick one %d", len(got[0]), most, len(got[1]))
+	}
+}
+
+// TestLeastLoadedWithoutConnection: an engine that went down in the run gets a request a second, and not nearly all, although it has the fewest
+// in flight, because those to it fail at once. When it is back, it gets its share again.
+func TestLeastLoadedWithoutConnection(t *testing.T) {
+	quick := simulator.Config{Latency: simulator.Latency{Prefill: 500 * time.Millisecond}}
+	cfg := Config{
+		Target: Target{Balance: LeastLoaded, Connections: send.ReuseNever}, Schedule: Schedule{Arrivals: load.Arrivals{Rate: 20, Pattern: load.Constant}},
+		MaxErrorRate: new(1.0),
+	}
+	down := func(at time.Duration) bool { return at > 5*time.Second && at < 15*time.Second }
+	rep, _, got, err := overEnginesDown(t, []simulator.Config{quick, quick}, down, cfg, rows(400, 1)...) // 20 s
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := rep.Figures().Rows.Failed
+	if failed < 5 || failed > 15 {
+		t.Errorf("%d of 400 requests failed; want about one for each of 10 s", failed)
+	}
+	if n := len(got[0]); n < 80 || n > 130 {
+		t.Errorf("the engine that was down for 10 of 20 s got %d requests, the other one %d", n, len(got[1]))
 	}
 }
 

@@ -4,9 +4,13 @@
 package agent
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/moonloop/moonloop/agent/measure"
+	"github.com/moonloop/moonloop/agent/prompt"
+	"github.com/moonloop/moonloop/agent/report"
 	"github.com/moonloop/moonloop/internal/simulator"
 )
 
@@ -32,6 +36,7 @@ func TestFaultRecords(t *testing.T) {
 		{"cut", "failed", "transport", "unknown", "unknown"},
 		{"stream-error", "failed", "stream_error", "unknown", "unknown"},
 		{"stream-error-done", "failed", "stream_error", "unknown", "unknown"},
+		{"other-finish", "failed", "abort", "unknown", "unknown"},
 		{"silent-end", "failed", "incomplete", "unknown", "unknown"},
 		{"done-only", "failed", "incomplete", "unknown", "unknown"},
 		{"stall", "failed", "idle_timeout", "unknown", "unknown"},
@@ -61,5 +66,41 @@ func TestFaultRecords(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestWholeWithoutUsage: replies that are not streamed and have no usage are served, and have no number of output tokens: the report says of how
+// many this is so, and no figure counts each of them as one token.
+func TestWholeWithoutUsage(t *testing.T) {
+	e := newEngine(t, simulator.Config{Faults: simulator.Faults{Rates: map[simulator.Fault]float64{"no-usage": 1}}})
+	r := e.replay(t, Config{Prompt: Prompt{Endpoint: prompt.Completions, Form: prompt.Tokens, NoStream: true}, Target: Target{Model: "m"}},
+		`{"timestamp": 0, "input_length": 100, "output_length": 8, "hash_ids": [1]}`, `{"timestamp": 5, "input_length": 100, "output_length": 8, "hash_ids": [2]}`)
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	f := r.report.Figures()
+	if f.Rows.Served != 2 || f.Tokens.Uncounted != 2 || f.Tokens.Estimated != 0 {
+		t.Errorf("%+v, %+v", f.Rows, f.Tokens)
+	}
+	for id, s := range f.All {
+		switch id {
+		case measure.TotalOutput, measure.TokenThroughput, measure.TotalThroughput, measure.OutputLength, measure.RequestTokenThroughput, measure.TPOTWithFirst:
+			t.Errorf("%s: %+v", id, s)
+		}
+	}
+	var b strings.Builder
+	if err := r.report.Table(&b, report.Width, false); err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(strings.Fields(b.String()), " ")
+	for _, want := range []string{
+		"200 input tokens ", "the number of output tokens is not known: 2; no figure of output tokens includes them", "output_tokens_unknown 100 % > 1 %",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the report does not say %q:\n%s", want, &b)
+		}
+	}
+	if strings.Contains(text, "output tokens counted in chunks") {
+		t.Errorf("the report estimates tokens:\n%s", &b)
 	}
 }

@@ -75,6 +75,8 @@ var failureWords = map[string]string{
 	string(send.ClassTotalTimeout):      "request timeout",
 	string(send.ClassRateLimited):       "rate limited (HTTP status 429)",
 	string(send.ClassStreamError):       "error within the stream",
+	string(send.ClassAbort):             "ended by the engine (finish reason abort)",
+	string(send.ClassError):             "failed in the engine (finish reason error)",
 	string(send.ClassRejected):          "rejected as invalid by the engine",
 	string(send.ClassIncomplete):        "stream without a finish reason",
 	string(send.ClassTransport):         "connection broken",

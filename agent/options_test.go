@@ -548,7 +548,7 @@ func TestInterruptWhileTheTraceIsSilent(t *testing.T) {
 	defer write.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(50*time.Millisecond, cancel)
-	if _, err := Run(ctx, Config{Trace: Trace{Name: "-", Stdin: read}, Target: Target{URL: e.url}, Prompt: ids}); err == nil || !strings.Contains(err.Error(), "interrupted") {
+	if _, err := Run(ctx, Config{Trace: Trace{Name: "-", Stdin: read}, Target: Target{URL: e.url}, Prompt: ids}); err == nil || !strings.Contains(err.Error(), "interrupted before the first request") {
 		t.Errorf("error %v", err)
 	}
 }

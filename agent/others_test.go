@@ -4,6 +4,7 @@
 package agent
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -11,7 +12,9 @@ import (
 	_ "image/png" // which decodes what arrives
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/moonloop/moonloop/agent/judge"
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/prompt"
 	"github.com/moonloop/moonloop/internal/simulator"
@@ -174,6 +177,42 @@ func TestImageFlags(t *testing.T) {
 		if !strings.Contains(said, test.want) || strings.Contains(said, "has images") != (test.want != "") {
 			t.Errorf("%+v: %q, want %q", test.images, said, test.want)
 		}
+	}
+}
+
+// TestInterruptWhileImagesAreMade: an interrupt does not wait for the images of the rows that are due. Their requests are cancelled, and were
+// not sent.
+func TestInterruptWhileImagesAreMade(t *testing.T) {
+	e := newEngine(t, simulator.Config{})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var lines []string
+	for row := range 4 {
+		images := make([]string, 16) // which take seconds
+		for i := range images {
+			images[i] = fmt.Sprintf("[%d, 4096, 4096]", 16*row+i)
+		}
+		lines = append(lines, fmt.Sprintf(`{"timestamp": 0, "input_length": 100, "output_length": 2, "images": [%s]}`, strings.Join(images, ", ")))
+	}
+	cfg := Config{Progress: func(l *Live) {
+		go func() {
+			defer cancel()
+			for ctx.Err() == nil && l.Look().Due < 4 {
+				time.Sleep(time.Millisecond)
+			}
+		}()
+	}}
+	r := e.replayContext(ctx, t, cfg, lines...)
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	for _, row := range r.results {
+		if row.Result.Attempts != 0 {
+			t.Errorf("row %d was tried", row.Result.Row)
+		}
+	}
+	if f := r.report.Figures(); f.Rows.Cancelled != 4 || f.Connections.Requests != 0 || r.report.ExitStatus != judge.ExitInterrupted {
+		t.Errorf("%+v, %d requests sent, exit status %d", f.Rows, f.Connections.Requests, r.report.ExitStatus)
 	}
 }
 

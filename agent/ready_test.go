@@ -168,12 +168,12 @@ func TestPreflightIsBounded(t *testing.T) {
 		},
 		{
 			name: "an interrupt", engine: func() difficult { return difficult{models: never} }, stop: 7 * time.Second,
-			err: []string{"stopped"}, notErr: "--wait-ready", atMost: 7 * time.Second,
+			err: []string{"interrupted before the first request", "start it again"}, notErr: "engine", atMost: 7 * time.Second,
 		},
 		{
 			name: "an interrupt while an engine is waited for", engine: func() difficult { return difficult{models: status(503)} },
 			target: Target{WaitReady: time.Hour}, stop: 7 * time.Second,
-			err: []string{"stopped"}, atMost: 7 * time.Second,
+			err: []string{"interrupted before the first request"}, notErr: "cancelled", atMost: 7 * time.Second,
 		},
 		{
 			name: "an engine that loads its model", engine: func() difficult { return difficult{models: status(503)} },
@@ -287,6 +287,12 @@ func TestPreflightIsBounded(t *testing.T) {
 				return difficult{models: answer(302, "Location: /login?next=secret", "")}
 			},
 			err: []string{"redirects to http://engine/login", "give the URL of the engine itself"}, notErr: "secret", atMost: time.Second,
+		},
+		{
+			name: "a redirect to itself", engine: func() difficult {
+				return difficult{models: answer(307, "Location: http://engine/v1/models?key=secret", "")}
+			},
+			err: []string{"redirects http://engine/v1/models to itself, a loop", "the engine behind it"}, notErr: "give --url", atMost: time.Second,
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -305,7 +305,7 @@ func (p *past) zero() time.Duration {
 func (d *dispatcher) pass(it *schedule.Item, end time.Duration, fate schedule.Fate) {
 	d.sched.Pass(it, end, fate)
 	d.replies.Lose(it.Index, it.Row)
-	d.engines.release(d.engines.pick(it.Row)) // so that later rows are sent to the same engines as without the break
+	d.engines.release(d.engines.pick(it.Row), nil) // so that later rows are sent to the same engines as without the break
 	if !d.delta || it.Session == nil || it.Row.WaitFor != nil || fate != schedule.Over {
 		return
 	}
@@ -413,7 +413,7 @@ func (p *past) addParts(rep *report.Report, said *notices) {
 	if p == nil || len(p.parts) < 2 {
 		return
 	}
-	r := &report.Resumed{InFlight: p.lost.count, InFlightRows: p.lost.first}
+	r := &report.Resumed{Zero: clock.Millis(p.zero()), InFlight: p.lost.count, InFlightRows: p.lost.first}
 	for i, part := range p.parts {
 		of := report.RunPart{Start: part.Start, From: part.From}
 		if i > 0 {

@@ -19,8 +19,26 @@ import (
 
 // Run replays a trace and returns the report. It returns an error only if there was no replay: bad configuration, a trace that cannot be
 // read, an engine that cannot be reached. Failed requests, a missed goal, an invalid measurement and a cancelled ctx are in the report.
-// When ctx is cancelled, Run ends by itself, and every row is accounted for.
+// When ctx is cancelled, Run ends by itself, and every row is accounted for; before the schedule begins, there is nothing to account for, and
+// Run returns an error.
 func Run(ctx context.Context, cfg Config) (*report.Report, error) {
+	rep, err := run(ctx, cfg)
+	if err != nil && ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+		err = stoppedBefore{err}
+	}
+	return rep, err
+}
+
+// stoppedBefore is the error of a run that was stopped before its schedule began. What it was waiting for then is not the reason.
+type stoppedBefore struct{ error }
+
+func (stoppedBefore) Error() string {
+	return "interrupted before the first request of the trace was sent: there are no results; start it again to replay the trace"
+}
+
+func (e stoppedBefore) Unwrap() error { return e.error }
+
+func run(ctx context.Context, cfg Config) (*report.Report, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -121,6 +139,7 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 	if err := engines.post(ctx, cfg.Target.Posts, BeforeWarmup); err != nil {
 		return nil, err
 	}
+	p.requests.Until(ctx.Done())
 	warmed := p.warmup.run(ctx, s, in.stream.Shapes(p.warmup.shapes()), tel, said)
 	if err := engines.post(ctx, cfg.Target.Posts, AtStart); err != nil {
 		return nil, err

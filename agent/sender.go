@@ -71,6 +71,11 @@ func (s *sender) exchange(ctx context.Context, rec *measure.Record, history *pro
 	}
 	s.cache.predict(rec)
 	switch {
+	case err != nil && ctx.Err() != nil:
+		if rec.Outcome = measure.Cancelled; errors.Is(context.Cause(ctx), errCutOff) {
+			rec.Reason = measure.CancelEnd
+		}
+		return s.clk.Now(), sent
 	case err != nil:
 		rec.Outcome, rec.Reason, rec.Message = measure.Failed, measure.FailUnsendable, err.Error()
 		return s.clk.Now(), sent

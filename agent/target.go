@@ -21,7 +21,7 @@ import (
 // newEngines makes the clients of the engines. They do not connect yet.
 func newEngines(cfg Config, clk clock.Clock, said *notices) (*engines, error) {
 	t := cfg.Target
-	e := &engines{balance: t.Balance}
+	e := &engines{balance: t.Balance, clk: clk}
 	for _, address := range t.URLs() {
 		client, err := newClient(cfg, address, clk)
 		if err != nil {

@@ -146,7 +146,7 @@ func (w warmup) run(ctx context.Context, s *sender, shapes []*mooncake.Row, tel 
 			}
 			p.engine = s.engines.pick(rec.Row)
 			s.exchange(requests, rec, nil, "", p)
-			s.engines.release(p.engine)
+			s.engines.release(p.engine, rec.Exchange.Err)
 			tel.Apart(telemetry.Apart{Name: semconv.SpanWarmup, Model: rec.Model, Response: rec.Exchange.ResponseID, From: began, To: s.clk.Now()})
 			rec.Exchange.Release()
 			mu.Lock()

@@ -11,11 +11,13 @@ import (
 // This file reads, checks and writes the images in prompts. No digest includes them: two traces that differ only in images are the same
 // text workload.
 
-// The limits of images: their number in a row, and, in pixels, a side and the product of both sides.
+// The limits of images: their number in a row, and, in pixels, a side, the product of both sides, and the sum of these over a row: 256 images of
+// 1024x1024, or 16 of the largest size.
 const (
-	MaxImages = 256
-	MaxSide   = 8192
-	MaxPixels = 1 << 24
+	MaxImages    = 256
+	MaxSide      = 8192
+	MaxPixels    = 1 << 24
+	MaxRowPixels = 16 * MaxPixels
 )
 
 const imageAdvice = "write each as [id, width, height], in unsigned integers, with 0, 0 if the size is unknown"
@@ -54,10 +56,15 @@ func faultImages(r *Row) *RowError {
 	case len(r.Images) > MaxImages:
 		return fault("images", "", fmt.Sprintf("has %d images; at most %d are allowed", len(r.Images), MaxImages), "correct the row")
 	}
+	pixels := 0
 	for i, image := range r.Images {
 		if rule := image.CheckSize(); rule != "" {
 			return fault("images", element(i), rule, imageAdvice)
 		}
+		pixels += image.Width * image.Height
+	}
+	if pixels > MaxRowPixels {
+		return fault("images", "", fmt.Sprintf("has %d pixels in all; at most %d are allowed", pixels, MaxRowPixels), "leave out images, or make them smaller")
 	}
 	return nil
 }

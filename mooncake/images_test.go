@@ -25,6 +25,10 @@ func TestImages(t *testing.T) {
 			t.Errorf("%v, %s", err, diff)
 		}
 	}
+	largest := strings.Repeat("[1,4096,4096],", 15) + "[1,4096,4096]"
+	if row, err := ParseRow([]byte(`{"input_length": 5, "images": [[1,0,0],` + largest + `]}`)); err != nil || len(row.Images) != 17 {
+		t.Errorf("the most pixels of a row: %v", err)
+	}
 	if row, err := ParseRow([]byte(`{"input_length": 5, "images": []}`)); err != nil || row.Images != nil {
 		t.Errorf("%v, %+v", err, row)
 	}
@@ -35,6 +39,7 @@ func TestImages(t *testing.T) {
 		`{"input_length": 5, "images": [[1, 4294967297, 1]]}`:                                   "images",
 		`{"input_length": 5, "images": [[1, 0, 5]]}`:                                            "no pixels",
 		`{"input_length": 5, "images": [[1, 2]]}`:                                               "[id, width, height]",
+		`{"input_length": 5, "images": [[2, 1, 1], ` + largest + `]}`:                           "has 268435457 pixels in all; at most 268435456",
 		`{"input_length": 5, "images": 3}`:                                                      "images",
 		`{"messages": [{"role": "user", "content": "x"}], "images": [[1, 2, 3]]}`:               "needs input_length or text_input",
 		`{"input_length": 5, "images": [` + strings.Repeat("[1,0,0],", MaxImages) + `[1,0,0]]}`: "at most 256",

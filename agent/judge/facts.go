@@ -68,6 +68,7 @@ type Facts struct {
 	PromptUnknown   Fact // served rows for which the row or the server gives no number of prompt tokens ÷ served rows
 	OutputShort     Fact // served rows with fewer output tokens than asked ÷ served rows
 	EstimatedTokens Fact // served rows whose output tokens are counted in chunks ÷ served rows
+	UncountedTokens Fact // served rows whose number of output tokens is not known ÷ served rows
 	RetriedShare    Fact // rows that the engine may have had more than once (measure.Record.Resent) ÷ rows sent
 	Reconnected     Fact // rows that took several attempts because there was no connection (measure.Rows.Reconnected) ÷ rows sent
 	FailedShare     Fact // rows that failed ÷ rows served or failed

@@ -39,6 +39,7 @@ func FromFigures(f *measure.Figures) Facts {
 		PromptUnknown:   KnowIf(f.Tokens.Prompt.UnknownShare()),
 		OutputShort:     share(f.Tokens.OutputShort, f.Rows.Served),
 		EstimatedTokens: share(f.Tokens.Estimated, f.Rows.Served),
+		UncountedTokens: share(f.Tokens.Uncounted, f.Rows.Served),
 		RetriedShare:    share(f.Rows.Retried, f.Schedule.Dispatched),
 		Reconnected:     share(f.Rows.Reconnected, f.Schedule.Dispatched),
 		FailedShare:     share(f.Rows.Failed, f.Rows.Served+f.Rows.Failed),

@@ -43,6 +43,7 @@
 //	prompt_tokens_unknown    100 %       never                                 a note: unknown is not wrong
 //	output_tokens_short      1 %         never                                 an engine without ignore_eos cannot do better, so the run is labelled and not refused
 //	output_tokens_estimated  1 %         never                                 a chunk may hold several tokens, so throughputs and per-token latencies are estimates
+//	output_tokens_unknown    1 %         never                                 as output_tokens_short: the figures of the rest stand, but throughputs are too low
 //	retried_share            0.1 %       5 %                                   retries are off by default; requests that were sent twice are not in the latencies
 //	reconnected_share        1 %         never                                 as failed_share, because without retries they would have failed; the engine had no load that the trace does not have
 //	failed_share             1 %         never                                 1 % is what a run may fail by default; the figures of the rest stand, whatever the share

@@ -92,6 +92,7 @@ var rules = []rule{
 	{"prompt_tokens_unknown", "%", 100, never, 0, fact, func(f *Facts) Fact { return f.PromptUnknown }},
 	{"output_tokens_short", "%", 1, never, 0, fact, func(f *Facts) Fact { return f.OutputShort }},
 	{"output_tokens_estimated", "%", 1, never, 0, fact, func(f *Facts) Fact { return f.EstimatedTokens }},
+	{"output_tokens_unknown", "%", 1, never, 0, fact, func(f *Facts) Fact { return f.UncountedTokens }},
 	{"retried_share", "%", 0.1, 5, 0, fact, func(f *Facts) Fact { return f.RetriedShare }},
 	{"reconnected_share", "%", 1, never, 0, fact, func(f *Facts) Fact { return f.Reconnected }},
 	{"failed_share", "%", 1, never, 0, fact, func(f *Facts) Fact { return f.FailedShare }},

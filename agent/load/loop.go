@@ -45,6 +45,9 @@ type looping struct {
 // reopen begins the next pass, and reports whether there is one.
 func (s *Stream) reopen() (bool, error) {
 	l := &s.looping
+	if s.opt.MaxRows > 0 && s.index >= s.opt.MaxRows && s.users == nil && s.opt.Start == 0 { // all rows of a later pass come after these
+		return false, nil
+	}
 	if !s.opt.Loop.Any() || s.opt.Loop.Passes > 0 && l.pass+1 >= s.opt.Loop.Passes || s.index == 0 {
 		return false, nil
 	}

@@ -27,6 +27,20 @@ func again(failing int, lines ...string) func() (Rows, error) {
 	}
 }
 
+// TestLimitEndsTheLoop: no pass is read after the one in which the limit is reached, so that what the run says of the rows that it has read is not
+// about rows that it will never send.
+func TestLimitEndsTheLoop(t *testing.T) {
+	lines := []string{`{"timestamp": 10, "input_length": 600, "output_length": 1}`, `{"timestamp": 40, "input_length": 600, "output_length": 1}`}
+	s, err := stream(t, Options{Loop: Loop{Passes: 1000, Again: again(4, lines...)}, MaxRows: 5}, lines...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := items(t, s)
+	if err != nil || len(all) != 5 || s.Counts().Read != 6 || s.Counts().PastLimit != 1 {
+		t.Errorf("%d rows sent, %+v: %v", len(all), s.Counts(), err)
+	}
+}
+
 // TestLoop: each pass sends the trace again, at later times and in new sessions.
 func TestLoop(t *testing.T) {
 	row := func(rest string) string { return `{"input_length": 600, "output_length": 1, ` + rest + `}` }

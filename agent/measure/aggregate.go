@@ -183,9 +183,12 @@ func (a *Aggregate) addTokens(r *Record) {
 	osl, estimated := r.OutputTokens()
 	a.hist[InputLength].record(float64(isl))
 	if !x.Embedding {
-		a.hist[OutputLength].record(float64(osl))
+		if osl > send.Unknown {
+			a.hist[OutputLength].record(float64(osl))
+		}
+		countIf(&t.Uncounted, osl == send.Unknown)
 		countIf(&t.Estimated, estimated)
-		countIf(&t.OutputShort, !estimated && osl < r.OutputTokensAsked)
+		countIf(&t.OutputShort, osl > send.Unknown && !estimated && osl < r.OutputTokensAsked)
 		countIf(&t.NoContent, len(x.At) == 0)
 		t.Output.add(r.Output)
 	}
@@ -314,6 +317,7 @@ func (a *Aggregate) record(id ID, d time.Duration) { a.hist[id].record(clock.Mil
 // e2e_normalized_interactivity is 1 ÷ percentile(latency ÷ OSL). peak_concurrency counts all requests in flight from Start to End, served
 // or not, at a resolution of PeakWidth; peak_output_token_throughput is the fullest window of one second of the run's clock (vLLM's rule).
 // For a [Window], the duration is its length, and its throughputs are documented there.
+// Totals and throughputs of tokens leave out replies whose number of output tokens is not known; without any other reply they are absent.
 func (a *Aggregate) Figures() *Figures {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -348,8 +352,8 @@ func (a *Aggregate) singles(set func(ID, float64)) {
 		set(ErrorRate, 100*failed/(served+failed))
 	}
 	set(TotalInput, input)
-	generated := a.counts.Tokens.Embeddings == 0 || a.hist[OutputLength].n > 0
-	if generated {
+	embeddings, counted := a.counts.Tokens.Embeddings > 0, a.hist[OutputLength].n > 0
+	if uncounted := a.counts.Tokens.Uncounted > 0; counted || !embeddings && !uncounted {
 		set(TotalOutput, output)
 	}
 	if a.counts.Cache.Reported > 0 {
@@ -365,17 +369,20 @@ func (a *Aggregate) singles(set func(ID, float64)) {
 		}
 	}
 	d, ok := between(a.firstStart, a.lastContent)
-	flow := throughput{a.counts.Rows.Served, a.good, input, output}
+	flow := throughput{a.counts.Rows.Served, a.good, input, output, counted, a.counts.Tokens.Uncounted > 0}
 	if w := a.opt.Window; w != nil {
 		d, ok, flow = w.Length(), true, a.through
 	}
 	if ok && d > 0 {
 		set(Duration, d.Seconds())
 		set(RequestThroughput, float64(flow.served)/d.Seconds())
-		if generated {
+		known := flow.counted || !flow.uncounted
+		if known && (flow.counted || !embeddings) {
 			set(TokenThroughput, flow.output/d.Seconds())
 		}
-		set(TotalThroughput, (flow.input+flow.output)/d.Seconds())
+		if known {
+			set(TotalThroughput, (flow.input+flow.output)/d.Seconds())
+		}
 		if a.opt.SLO.Any() {
 			set(Goodput, float64(flow.good)/d.Seconds())
 		}

@@ -203,6 +203,60 @@ func TestTokenCounts(t *testing.T) {
 	}
 }
 
+// TestUncounted: a reply that was not a stream and has no count is in no figure of output tokens, of the run, of a window and of a class; it
+// is counted. A figure to which no reply contributes is absent, and is not 0.
+func TestUncounted(t *testing.T) {
+	whole := func(completion int64) *Record {
+		r := served()
+		r.Exchange.Whole, r.Exchange.At, r.Exchange.Usage.Completion = true, stamps(1160), completion
+		if completion == send.Unknown {
+			r.Output = AgreeUnknown
+		}
+		return r
+	}
+	for name, window := range map[string]*Window{"run": nil, "window": {From: 0, To: 2000 * ms}} {
+		none, one := NewAggregate(Options{Window: window}), NewAggregate(Options{Window: window})
+		for range 3 {
+			none.Add(whole(send.Unknown))
+			one.Add(whole(send.Unknown))
+		}
+		one.Add(whole(8))
+		f := none.Figures()
+		if f.Tokens.Uncounted != 3 || f.Tokens.Estimated != 0 || f.Tokens.OutputShort != 0 || f.Rows.Served != 3 {
+			t.Errorf("%s: %+v, %+v", name, f.Tokens, f.Rows)
+		}
+		for _, id := range []ID{OutputLength, TotalOutput, TokenThroughput, TotalThroughput, RequestTokenThroughput, TPOT, TPOTWithFirst, ITL, InteractivityP75, PeakTokens} {
+			if s, ok := f.Stat(id); ok {
+				t.Errorf("%s: %s is %+v, although no number of tokens is known", name, id, s)
+			}
+		}
+		stat(t, f, RequestThroughput)
+		f = one.Figures()
+		if s := stat(t, f, OutputLength); f.Tokens.Uncounted != 3 || s.Count != 1 || s.Avg != 8 {
+			t.Errorf("%s: %d not counted, lengths %+v", name, f.Tokens.Uncounted, s)
+		}
+		near(t, name+": total", stat(t, f, TotalOutput).Avg, 8, 0)
+		near(t, name+": throughput", stat(t, f, TokenThroughput).Avg, 8/stat(t, f, Duration).Avg, 1e-9)
+		near(t, name+": total throughput", stat(t, f, TotalThroughput).Avg, 4008/stat(t, f, Duration).Avg, 1e-9)
+	}
+	for want, completions := range map[int64][]int64{send.Unknown: {send.Unknown}, 8: {send.Unknown, 8}} {
+		p := &part{ttft: newHistogram(scaleMillis), itl: newHistogram(scaleMillis), latency: newHistogram(scaleMillis)}
+		for _, n := range completions {
+			p.add(whole(n), &SLO{})
+		}
+		got := int64(send.Unknown)
+		p.figures().All(func(id ID, s Stat) bool {
+			if id == TotalOutput {
+				got = int64(s.Avg)
+			}
+			return true
+		})
+		if got != want {
+			t.Errorf("%v: a part has %d output tokens, want %d", completions, got, want)
+		}
+	}
+}
+
 func TestCoalescedGapsStay(t *testing.T) {
 	a := NewAggregate(Options{})
 	r := served()

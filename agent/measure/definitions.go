@@ -134,12 +134,12 @@ func volume(tag, title string, of func(*Record) int64) ID {
 	return define(tag, title, "B", false, func(r *Record) (float64, bool) { return float64(of(r)), true })
 }
 
-// rate defines a number of tokens divided by a duration. A duration of 0 has no inverse.
+// rate defines a number of tokens divided by a duration. A duration of 0 has no inverse; a number may be unknown.
 func rate(tag, title string, console bool, count func(*Record) (n int64, estimated bool), over span) ID {
 	return define(tag, title, "tokens/sec/user", console, func(r *Record) (float64, bool) {
 		n, _ := count(r)
 		d, ok := over(r)
-		return float64(n) / d.Seconds(), ok && d > 0 && (n > 0 || !r.Exchange.Embedding)
+		return float64(n) / d.Seconds(), ok && d > 0 && n > send.Unknown
 	})
 }
 

@@ -119,6 +119,9 @@ type Tokens struct {
 	OutputShort int64 `json:"output_short"`
 	// Estimated counts the rows whose chunks were counted as output tokens, because the server sent no count.
 	Estimated int64 `json:"estimated"`
+	// Uncounted counts the rows whose number of output tokens is not known, because the server sent neither a stream nor a count. No figure
+	// of output tokens includes them.
+	Uncounted int64 `json:"uncounted,omitempty"`
 	// PromptEstimated counts the rows whose prompt tokens are those of their body or row, because the server sent no count.
 	PromptEstimated int64 `json:"prompt_estimated,omitempty"`
 	NoContent       int64 `json:"no_content"` // served without any content
@@ -188,8 +191,8 @@ type Connections struct {
 	Requests int64 `json:"requests"` // requests that reached the wire
 	Reused   int64 `json:"reused"`   // those over a connection that an earlier request had used
 	Replays  int64 `json:"replays"`  // kept connections that died during a request, which then used another one
-	// WireLate counts the requests whose reply arrived before the time of their last byte had been taken. No figure that starts at the wire
-	// includes them.
+	// WireLate counts the requests whose reply arrived before the time of their last byte had been taken, or before that byte was sent. No
+	// figure that starts at the wire includes them.
 	WireLate int64 `json:"wire_unknown,omitempty"`
 }
 

@@ -119,13 +119,16 @@ func (r *Record) TPOTWithFirst() (time.Duration, bool) {
 }
 
 // OutputTokens returns the output sequence length (OSL), including reasoning: the server's count, else the sum of the chunks' counts, else
-// the number of chunks. The last two are estimates.
+// the number of chunks. The last two are estimates. It returns [send.Unknown] if a reply that was not a stream has no count, because its
+// only chunk has all its tokens, and for an embedding.
 func (r *Record) OutputTokens() (n int64, estimated bool) {
 	x := &r.Exchange
-	if x.Usage.Completion > send.Unknown {
+	switch {
+	case x.Usage.Completion > send.Unknown:
 		return x.Usage.Completion, false
-	}
-	if x.Tokens == nil {
+	case x.Whole || x.Embedding:
+		return send.Unknown, false
+	case x.Tokens == nil:
 		return int64(len(x.At)), true
 	}
 	for _, t := range x.Tokens {
@@ -135,10 +138,10 @@ func (r *Record) OutputTokens() (n int64, estimated bool) {
 }
 
 // choiceTokens returns the number of output tokens of choice 0, whose chunks the times are of. Servers count the tokens of all choices
-// together, so they are assumed to be equally long.
+// together, so they are assumed to be equally long. It returns [send.Unknown] if the number is not known.
 func (r *Record) choiceTokens() int64 {
 	n, _ := r.OutputTokens()
-	if x := &r.Exchange; x.Usage.Completion > send.Unknown || x.Tokens != nil {
+	if x := &r.Exchange; n > 0 && (x.Usage.Completion > send.Unknown || x.Tokens != nil) {
 		n /= int64(max(1, x.Choices))
 	}
 	return n

@@ -117,6 +117,9 @@ func TestFormulasWithoutTheirInput(t *testing.T) {
 		{"one JSON body has no first token", func(r *Record) { r.Exchange.Whole = true }, ttft},
 		{"one JSON body has no first event", func(r *Record) { r.Exchange.Whole = true }, (*Record).TTFE},
 		{"one JSON body has no ITL", func(r *Record) { r.Exchange.Whole = true }, (*Record).ITL},
+		{"one JSON body without a count has no TPOT with first", func(r *Record) {
+			r.Exchange.Whole, r.Exchange.At, r.Exchange.Usage.Completion = true, stamps(1160), send.Unknown
+		}, (*Record).TPOTWithFirst},
 		{"one JSON body has no TPOT", func(r *Record) { r.Exchange.Whole = true }, (*Record).TPOT},
 		{"only reasoning, no answer", func(r *Record) { r.Exchange.FirstAnswer = clock.Never }, (*Record).TTFO},
 		{"one chunk, no second", func(r *Record) { r.Exchange.At = stamps(1100) }, (*Record).TTST},
@@ -161,6 +164,9 @@ func TestTokenSources(t *testing.T) {
 			tokens{4, true},
 		},
 		{"a count of 0 is a count", func(r *Record) { r.Exchange.Usage.Completion = 0 }, tokens{1000, false}, tokens{0, false}},
+		{"not a stream, and without a count: one chunk has all tokens", func(r *Record) {
+			r.Exchange.Whole, r.Exchange.At, r.Exchange.Usage.Completion = true, stamps(1160), send.Unknown
+		}, tokens{1000, false}, tokens{send.Unknown, false}},
 		{"without a row nothing is known", func(r *Record) { r.Row, r.PromptTokens, r.Exchange.Usage = nil, 0, send.NoUsage }, tokens{0, true}, tokens{4, true}},
 	} {
 		r := served()

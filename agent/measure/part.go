@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/moonloop/moonloop/agent/clock"
+	"github.com/moonloop/moonloop/agent/send"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/mooncake/stats"
 	"github.com/moonloop/moonloop/semconv"
@@ -54,10 +55,10 @@ type ClassFigures struct {
 type PartFigures struct {
 	Rows Rows `json:"rows"`
 	// PromptTokens and CachedTokens cover the rows for which the engine reported both, OutputTokens those for which it reported them; all
-	// only over served rows that were sent once.
-	PromptTokens int64 `json:"prompt_tokens"`
-	CachedTokens int64 `json:"cached_tokens"`
-	OutputTokens int64 `json:"output_tokens"`
+	// only over served rows that were sent once. OutputTokens is absent if it reported them for none.
+	PromptTokens int64  `json:"prompt_tokens"`
+	CachedTokens int64  `json:"cached_tokens"`
+	OutputTokens *int64 `json:"output_tokens,omitempty"`
 	// Good counts the served rows within the service level; absent if there is none.
 	Good *int64 `json:"good_requests,omitempty"`
 	// TTFT is from the start of the request to its first token, Latency to its last one; ITL is the mean gap between tokens. All are in ms,
@@ -118,7 +119,12 @@ func (p *part) add(r *Record, slo *SLO) {
 		p.PromptTokens += u.Prompt
 		p.CachedTokens += u.Cached
 	}
-	p.OutputTokens += max(0, u.Completion)
+	if u.Completion > send.Unknown {
+		if p.OutputTokens == nil {
+			p.OutputTokens = new(int64)
+		}
+		*p.OutputTokens += u.Completion
+	}
 	if d, ok := r.TTFT(r.Exchange.Start); ok {
 		p.ttft.record(clock.Millis(d))
 	}
@@ -146,6 +152,9 @@ func (p *part) figures() PartFigures {
 	if f.Good != nil {
 		f.Good = new(*f.Good)
 	}
+	if f.OutputTokens != nil {
+		f.OutputTokens = new(*f.OutputTokens)
+	}
 	return f
 }
 
@@ -166,7 +175,9 @@ func (f PartFigures) All(yield func(ID, Stat) bool) {
 	if f.Good != nil && !single(GoodCount, *f.Good) {
 		return
 	}
-	single(TotalOutput, f.OutputTokens)
+	if f.OutputTokens != nil {
+		single(TotalOutput, *f.OutputTokens)
+	}
 }
 
 // servers returns the figures of each engine.

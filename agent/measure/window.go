@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/moonloop/moonloop/agent/clock"
+	"github.com/moonloop/moonloop/agent/send"
 )
 
 // Window is a part of a run, from one time on its clock, inclusive, to another, exclusive.
@@ -32,8 +33,9 @@ func (w *Window) began(r *Record) bool { return w == nil || r.Sent && w.Has(r.Ex
 
 // throughput sums up what happened within a window.
 type throughput struct {
-	served, good  int64
-	input, output float64
+	served, good       int64
+	input, output      float64
+	counted, uncounted bool // whether it has replies whose number of output tokens is known, and is not known
 }
 
 // addVolume adds a served row to the throughput, as far as its tokens and its end lie in the window.
@@ -58,8 +60,11 @@ func (a *Aggregate) addVolume(r *Record) {
 		if all > 0 { // the engine's count, distributed over the chunks
 			v.output += float64(tokens) * float64(within) / float64(all)
 		}
+		v.counted = v.counted || within > 0
 	} else if w.Has(ended) {
-		v.output += float64(tokens)
+		v.output += float64(max(0, tokens))
+		v.counted = v.counted || tokens > send.Unknown
+		v.uncounted = v.uncounted || tokens == send.Unknown && !x.Embedding
 	}
 	if w.Has(begun) {
 		input, _ := r.InputTokens()

@@ -66,6 +66,7 @@ type Builder struct {
 	model   string // for every row, unless it is empty
 
 	gallery *gallery
+	done    <-chan struct{} // see Until
 
 	path        string
 	api         send.API
@@ -227,7 +228,11 @@ func (b *Builder) ownTurn(index int64, row *mooncake.Row, images int, follows bo
 		turn, err = b.generated(index, row, images, follows, replies, p)
 	}
 	if images > 0 && err == nil && !p.Skip {
-		turn = b.withImages(turn, b.images(index, row))
+		made, err := b.images(index, row)
+		if err != nil {
+			return nil, err
+		}
+		turn = b.withImages(turn, made)
 		if b.opt.Images.Tokens == 0 {
 			p.Tokens = 0
 		}

@@ -10,11 +10,13 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"image"
 	"image/color"
 	"image/jpeg"
 	"image/png"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -48,10 +50,6 @@ type ImageSize struct{ Width, Height int }
 // DefaultSide is the default width and height of images, in pixels.
 const DefaultSide = 512
 
-// maxEachPixels bounds what Images.Each adds to a request, in pixels: 256 images of 1024x1024, or 16 of the largest size. Images are made one
-// after the other, and a run does not end while one of its requests is being made.
-const maxEachPixels = 16 * mooncake.MaxPixels
-
 // withDefaults fills in defaults for zeros.
 func (i Images) withDefaults() Images {
 	i.Size = cmp.Or(i.Size, ImageSize{DefaultSide, DefaultSide})
@@ -68,9 +66,9 @@ func (i Images) check() string {
 		return fmt.Sprintf("image format %q: want %s or %s", i.Format, PNG, JPEG)
 	case i.Each < 0 || i.Each > mooncake.MaxImages:
 		return fmt.Sprintf("images %d: want 0 to %d", i.Each, mooncake.MaxImages)
-	case i.Each*i.Size.Width*i.Size.Height > maxEachPixels:
+	case i.Each*i.Size.Width*i.Size.Height > mooncake.MaxRowPixels:
 		return fmt.Sprintf("images %d of %dx%d: a request has at most %d pixels, which take seconds to make: ask for fewer or smaller images",
-			i.Each, i.Size.Width, i.Size.Height, maxEachPixels)
+			i.Each, i.Size.Width, i.Size.Height, mooncake.MaxRowPixels)
 	case i.Tokens < 0:
 		return fmt.Sprintf("image tokens %d: want 0 or more", i.Tokens)
 	}
@@ -93,8 +91,25 @@ const imageSalt = 0x1a3c5e7092b4d6f8
 // warmSalt separates the images of warm-up requests from those of the trace.
 const warmSalt = 0x6c8e0a2c4e6f8192
 
+// errStopped is the error of a row whose images were not made, because the run does not need them any more.
+var errStopped = errors.New("its images were not made, because the run was stopped")
+
+// Until makes every Build fail that is making images, or is about to, when done is closed: the images of a row can take seconds, and those of
+// the rows before it are made first. Call it while nothing is being built.
+func (b *Builder) Until(done <-chan struct{}) { b.done = done }
+
+// stopped reports whether images are not needed any more.
+func (b *Builder) stopped() bool {
+	select {
+	case <-b.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // images returns the images of a row, each as an element of a message's content.
-func (b *Builder) images(index int64, row *mooncake.Row) [][]byte {
+func (b *Builder) images(index int64, row *mooncake.Row) ([][]byte, error) {
 	of := b.opt.Images
 	list := row.Images
 	if len(list) == 0 && row.Kind() <= mooncake.KindText {
@@ -102,15 +117,26 @@ func (b *Builder) images(index int64, row *mooncake.Row) [][]byte {
 			list = append(list, mooncake.Image{ID: privateID(index, 1<<31|int64(i))})
 		}
 	}
+	list, pixels := slices.Clone(list), 0
+	for i := range list {
+		if list[i].Width == 0 {
+			list[i].Width, list[i].Height = of.Size.Width, of.Size.Height
+		}
+		pixels += list[i].Width * list[i].Height
+	}
+	if pixels > mooncake.MaxRowPixels {
+		return nil, fmt.Errorf("%w: its images have %d pixels in all, those without a size as --image-size says; at most %d are allowed: give a smaller size",
+			ErrRow, pixels, mooncake.MaxRowPixels)
+	}
 	var out [][]byte
 	for _, one := range list {
-		if one.Width == 0 {
-			one.Width, one.Height = of.Size.Width, of.Size.Height
-		}
 		if index < 0 {
 			one.ID ^= warmSalt
 		}
-		data := b.gallery.picture(one, b.opt.Seed, of.Format)
+		data := b.gallery.picture(one, b.opt.Seed, of.Format, b.stopped)
+		if data == nil {
+			return nil, errStopped
+		}
 		media := "image/" + string(of.Format)
 		var element []byte
 		switch b.opt.Endpoint {
@@ -126,7 +152,7 @@ func (b *Builder) images(index int64, row *mooncake.Row) [][]byte {
 		}
 		out = append(out, element)
 	}
-	return out
+	return out, nil
 }
 
 // withImages adds images after the text of a message of the user.
@@ -147,10 +173,13 @@ func (b *Builder) withImages(turn []part, images [][]byte) []part {
 	return out
 }
 
-// picture returns one image in base64.
-func (g *gallery) picture(one mooncake.Image, seed uint64, format ImageFormat) []byte {
+// picture returns one image in base64; nil if the run was stopped before its turn came.
+func (g *gallery) picture(one mooncake.Image, seed uint64, format ImageFormat, stopped func() bool) []byte {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if stopped() {
+		return nil
+	}
 	if data, known := g.kept[one]; known {
 		return data
 	}

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"image"
 	_ "image/jpeg" // which decodes what is made
 	_ "image/png"  // likewise
@@ -159,6 +160,27 @@ func TestImagesRefused(t *testing.T) {
 	}
 }
 
+// TestImagesWithoutASize: images without a size count with the size of the settings.
+func TestImagesWithoutASize(t *testing.T) {
+	b := newBuilder(t, Options{Model: "m", Images: Images{Size: ImageSize{4096, 4096}}})
+	if _, err := b.Build(0, shown(make([]mooncake.Image, 17)...), nil); !errors.Is(err, ErrRow) || !strings.Contains(err.Error(), "285212672 pixels in all") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestImagesOfAStoppedRun: no image is made any more when the run has been stopped; a row without images can still be built.
+func TestImagesOfAStoppedRun(t *testing.T) {
+	b := newBuilder(t, Options{Model: "m"})
+	done := make(chan struct{})
+	b.Until(done)
+	build(t, b, 0, shown(mooncake.Image{ID: 1, Width: 40, Height: 30}), nil)
+	close(done)
+	if _, err := b.Build(0, shown(mooncake.Image{ID: 2, Width: 4096, Height: 4096}), nil); !errors.Is(err, errStopped) || len(b.gallery.kept) != 1 {
+		t.Errorf("%v, %d images", err, len(b.gallery.kept))
+	}
+	build(t, b, 0, lengthRow(100, 7, 1), nil)
+}
+
 // TestLargestImage: the memory for images is bounded, and the largest one is small in a body.
 func TestLargestImage(t *testing.T) {
 	b := newBuilder(t, Options{Model: "m"})
@@ -167,7 +189,7 @@ func TestLargestImage(t *testing.T) {
 		t.Errorf("%d bytes", p.Request.Body.Size)
 	}
 	for i := range 2 * maxGallery / 200_000 {
-		b.gallery.picture(mooncake.Image{ID: uint64(i), Width: 1500, Height: 100}, 0, JPEG)
+		b.gallery.picture(mooncake.Image{ID: uint64(i), Width: 1500, Height: 100}, 0, JPEG, b.stopped)
 		if b.gallery.size > maxGallery {
 			t.Fatalf("%d bytes are kept", b.gallery.size)
 		}

@@ -126,8 +126,11 @@ func (r *Report) rowLines(p palette) (b block) {
 		wordsWhen(n.Resent > 0, "; %v because a kept connection died with the whole request", n.Resent))
 	b.when(n.Reconnected > 0, "%v more got a connection at a later attempt only, or never; no latency includes them", n.Reconnected)
 	d, ok := r.figures.Stat(measure.Duration)
-	b.when(ok, "%s s from the first request to the last token, %v input and %v output tokens",
-		grouped(d.Avg), r.count(measure.TotalInput), r.count(measure.TotalOutput))
+	tokens := words("%v input tokens", r.count(measure.TotalInput))
+	if _, generated := r.figures.Stat(measure.TotalOutput); generated {
+		tokens = words("%v input and %v output tokens", r.count(measure.TotalInput), r.count(measure.TotalOutput))
+	}
+	b.when(ok, "%s s from the first request to the last token, %s", grouped(d.Avg), tokens)
 	return b
 }
 
@@ -195,6 +198,7 @@ func (r *Report) tokenLines() (b block) {
 		wordsWhen(t.OutputShort > 0, " (%v shorter)", t.OutputShort))
 	b.when(t.PromptEstimated > 0, "without usage, prompt tokens as the row asks: %v", t.PromptEstimated)
 	b.when(t.Estimated > 0, "without usage, output tokens counted in chunks: %v", t.Estimated)
+	b.when(t.Uncounted > 0, "not streamed and without usage, so that the number of output tokens is not known: %v; no figure of output tokens includes them", t.Uncounted)
 	b.when(t.NoContent > 0, "without content: %v", t.NoContent)
 	b.when(t.TooShort > 0, "shorter than the chat template, sent longer than asked: %v", t.TooShort)
 	b.when(t.TailCut > 0, "prompts without their last block, to make room for the chat template: %v", t.TailCut)

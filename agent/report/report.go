@@ -148,6 +148,8 @@ func SettingsByName(settings []Setting) (values map[string]any, sources map[stri
 // between. Figures of the machine and of the telemetry are those of the last part.
 type Resumed struct {
 	Parts []RunPart `json:"parts"`
+	// Zero is the schedule's zero in the times of requests.jsonl.
+	Zero float64 `json:"zero_ms"`
 	// InFlight is the number of rows that had been sent, or were about to be, when the run was cut short, and have no other record;
 	// InFlightRows are the first hundred of them.
 	InFlight     int64   `json:"rows_in_flight"`

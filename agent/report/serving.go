@@ -60,7 +60,9 @@ func (r *Report) serving() string {
 	line("Successful requests", strconv.FormatInt(r.Shown().Rows.Served, 10))
 	single("Benchmark duration (s)", measure.Duration)
 	line("Total input tokens", strconv.FormatInt(wholeNumber(r.Shown(), measure.TotalInput), 10))
-	line("Total generated tokens", strconv.FormatInt(wholeNumber(r.Shown(), measure.TotalOutput), 10))
+	if _, ok := r.Shown().Stat(measure.TotalOutput); ok {
+		line("Total generated tokens", strconv.FormatInt(wholeNumber(r.Shown(), measure.TotalOutput), 10))
+	}
 	single("Request throughput (req/s)", measure.RequestThroughput)
 	if r.Shown().SLO.Any() {
 		single("Request goodput (req/s)", measure.Goodput)

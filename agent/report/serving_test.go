@@ -9,6 +9,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/moonloop/moonloop/agent/measure"
+	"github.com/moonloop/moonloop/agent/send"
 )
 
 // TestServingTable: the table has the names, the units and the order of TraceReplay's. Each number is that of the figure with the same
@@ -30,6 +33,16 @@ func TestServingTable(t *testing.T) {
 		return table + "\n"
 	}
 	golden(t, "tracereplay.txt", []byte(table()))
+	uncounted := records()[0]
+	uncounted.Exchange.Whole, uncounted.Exchange.Usage.Completion = true, send.Unknown
+	a := measure.NewAggregate(measure.Options{})
+	a.Add(uncounted)
+	r.figures = a.Figures()
+	if text := table(); strings.Contains(text, "generated tokens") || strings.Contains(text, "oken throughput") || !strings.Contains(text, "Total input tokens") {
+		t.Errorf("the table has output tokens, although their number is not known:\n%s", text)
+	}
+	r = sample(t)
+	r.Layout = LayoutTraceReplay
 	r.Percentiles = Percentiles{"99.9"}
 	var names []string
 	for line := range strings.Lines(table()) {

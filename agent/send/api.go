@@ -89,7 +89,7 @@ func (c *Client) call(ctx, inner context.Context, limit time.Duration, method st
 	var late net.Error
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
-		return fail(ClassCancelled, "", "stopped", context.Cause(ctx))
+		return fail(ClassCancelled, "", "no answer had come", context.Cause(ctx))
 	case err != nil && f.reached() && (errors.As(err, &late) && late.Timeout() || inner.Err() != nil):
 		return fail(ClassTotalTimeout, "", fmt.Sprintf("no answer within %v", limit), err)
 	case err != nil && inner.Err() != nil:
@@ -111,6 +111,9 @@ func (c *Client) call(ctx, inner context.Context, limit time.Duration, method st
 	case resp.StatusCode/100 != 2:
 		class, name, message := refusal(resp, body)
 		return fail(class, name, cleaned(message, c.secrets, req.Body, maxServerMessage), nil)
+	case new(chunk).refuses(body):
+		name, message, _ := complaint(body)
+		return fail(ClassStreamError, name, cleaned(cmp.Or(message, noMessage), c.secrets, req.Body, maxServerMessage), nil)
 	case out == nil:
 		return nil
 	}

@@ -84,6 +84,9 @@ func (c *chunk) parse(data []byte) bool {
 	return s.root()
 }
 
+// refuses reports whether a document is a JSON object that reports an error, whatever its status.
+func (c *chunk) refuses(data []byte) bool { return c.parse(data) && c.failed }
+
 // maxCount is larger than the number of tokens of any prompt or reply. A count above it is ignored.
 const maxCount = 1 << 31
 

@@ -273,6 +273,8 @@ func (c *Client) conclude(ctx context.Context, req *Request, s *stream, err erro
 		// The reply is complete: neither our timeout nor an abrupt close changes that.
 		if !s.complete() {
 			fail(ClassIncomplete, "the reply ended without a finish reason", nil)
+		} else if s.broken != "" {
+			fail(s.broken, "the engine did not complete the reply: its finish reason is "+string(s.broken), nil)
 		}
 	case expired != nil && expired.class != "":
 		fail(expired.class, f.told(expired.text), expired)

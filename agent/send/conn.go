@@ -35,6 +35,7 @@ type traffic struct {
 	began, wrote   time.Duration // start of the first, end of the last write call; clock.Never before
 	sent, received int64         // bytes, TLS framing included
 	cut            bool          // a write failed: not all of it was sent
+	writing        bool          // a write call has not returned
 	stream         bool          // the reply is a stream
 }
 
@@ -237,6 +238,7 @@ func (c *conn) WriteNow(p []byte) (int, error) {
 
 // writes records that a write call begins; c.mu must be held.
 func (c *conn) writes() {
+	c.now.writing = true
 	if c.now.began == clock.Never {
 		c.now.began = c.clk.Now()
 	}
@@ -247,7 +249,7 @@ func (c *conn) wrote(sent int64, err error) {
 	now := c.clk.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.now.wrote = now
+	c.now.wrote, c.now.writing = now, false
 	c.now.sent += sent
 	c.now.cut = c.now.cut || err != nil
 }

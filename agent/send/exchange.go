@@ -47,8 +47,8 @@ type Exchange struct {
 	Start time.Duration
 	// Wire is the time at which the kernel had the last byte of the request. Every gen_ai.* latency counts from here.
 	Wire time.Duration
-	// WireLate says that the timestamp of the last byte was taken after the reply had arrived. Wire is then FirstByte, its latest possible
-	// value, and no latency counts from it.
+	// WireLate says that the timestamp of the last byte was taken after the reply had arrived, or that the reply arrived before the whole request
+	// had been sent. Wire is then FirstByte, its latest possible value, and no latency counts from it.
 	WireLate bool
 	// FirstByte is the arrival of the first byte of the reply's status line, Headers the end of its headers.
 	FirstByte, Headers time.Duration
@@ -112,7 +112,7 @@ type Exchange struct {
 	ReplyTokens []uint32
 	ToolCalls   []byte // JSON array of the reassembled tool calls of choice 0, if KeepReply was set
 
-	// Err is nil exactly if the request was served: a finish reason came and no error.
+	// Err is nil exactly if the request was served: a finish reason came and no error, and the finish reason is not that of a failure.
 	Err *Error
 }
 
@@ -154,6 +154,8 @@ const (
 	ClassHTTP              Class = "http"                // a status outside 2xx; error.type is the number
 	ClassRateLimited       Class = "rate_limited"        // 429
 	ClassStreamError       Class = "stream_error"        // an error event inside a 2xx reply
+	ClassAbort             Class = "abort"               // the engine ended the request itself: a choice has this finish reason
+	ClassError             Class = "error"               // the engine failed within the reply: a choice has this finish reason
 	ClassRejected          Class = "rejected"            // the engine considers the request invalid, and says so in a 2xx reply
 	ClassIncomplete        Class = "incomplete"          // the stream ended without a finish reason
 	ClassTransport         Class = "transport"           // the connection broke (reset, unexpected EOF)

@@ -166,6 +166,10 @@ func redirected(resp *http.Response) string {
 		return "the server redirects, but does not say where to; is the URL an OpenAI-compatible engine's?"
 	}
 	to = &url.URL{Scheme: to.Scheme, Host: to.Host, Path: to.Path}
+	if from := resp.Request.URL; to.Scheme == from.Scheme && to.Host == from.Host && to.Path == from.Path {
+		return "the server redirects " + to.String() + " to itself, a loop: mostly a proxy that wants another scheme or host name, and does not name it; " +
+			"correct its configuration, or give the URL of the engine behind it"
+	}
 	text := "the server redirects to " + to.String() + ", which is not followed: it would get prompts and key; "
 	if _, path, ok := strings.Cut(resp.Request.URL.Path, "/v1/"); ok && strings.HasSuffix(to.Path, "/v1/"+path) {
 		to.Path = strings.TrimSuffix(to.Path, "/v1/"+path)

@@ -351,13 +351,14 @@ func (f *flight) wrote(info httptrace.WroteRequestInfo) {
 	}
 }
 
-// written returns the end of the last write call, or now. ended is false while the only write call has not returned.
+// written returns the end of the last write call, or now. ended is false if it is not known that this was the request's last one: a write call
+// has not returned, or the reply has come before the whole request was sent.
 func (f *flight) written() (at time.Duration, ended bool) {
 	t, ok := f.conn.look(f.turn)
 	if ok && t.wrote != clock.Never {
-		return t.wrote, true
+		return t.wrote, !t.writing && t.sent > f.size
 	}
-	return f.clk.Now(), !ok
+	return f.clk.Now(), !ok && f.uploaded.Load() >= f.size
 }
 
 func (f *flight) answered() {
@@ -373,7 +374,8 @@ func (f *flight) answered() {
 	// The timestamp of the last byte is taken after the write call, because only that is free. If our process stalls, or if the engine is
 	// as near as loopback, the reply can arrive before: then the timestamp only shows that the byte was sent no later than the reply
 	// arrived. The kernel could also timestamp what it sends, but each such timestamp is a message in the socket's error queue: one more
-	// wake-up and system call for every request, for the few whose timestamp is late.
+	// wake-up and system call for every request, for the few whose timestamp is late. A server can also reply before it has read the whole
+	// request: then there is no last byte, and what was written last is not it.
 	if f.wire > f.firstByte || !ended {
 		f.wire, f.wireLate = f.firstByte, true
 	}

@@ -4,7 +4,6 @@
 package send
 
 import (
-	"bytes"
 	"encoding/json"
 	"net/http"
 )
@@ -44,7 +43,7 @@ func (s *stream) generateEvent(data []byte, at arrival, isError bool) error {
 		}
 	}
 	failed := json.Unmarshal(whole, &e) != nil
-	if isError || len(e.Error) > 0 && !bytes.Equal(e.Error, nullMark) {
+	if isError || meansFailure(e.Error) {
 		s.complain(data)
 		s.flight.guard.enter(stageTail)
 		return nil

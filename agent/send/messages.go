@@ -52,12 +52,12 @@ type message struct {
 type messageEvent struct {
 	message
 
-	Type  string       `json:"type"`
-	Start *message     `json:"message"`
-	Index int          `json:"index"`
-	Block *messagePart `json:"content_block"`
-	Delta *messagePart `json:"delta"`
-	Error any          `json:"error"`
+	Type  string          `json:"type"`
+	Start *message        `json:"message"`
+	Index int             `json:"index"`
+	Block *messagePart    `json:"content_block"`
+	Delta *messagePart    `json:"delta"`
+	Error json.RawMessage `json:"error"`
 }
 
 // update replaces the counts that a later usage has; the others are unchanged.
@@ -100,6 +100,11 @@ func (s *stream) messageEvent(data []byte, at arrival, isError bool) error {
 	}
 	c := &s.chunk
 	c.reset()
+	if isError || e.Type == "error" || meansFailure(e.Error) {
+		s.complain(data)
+		s.flight.guard.enter(stageTail)
+		return nil
+	}
 	switch e.Type {
 	case "ping", "content_block_stop":
 		return nil
@@ -136,12 +141,6 @@ func (s *stream) messageEvent(data []byte, at arrival, isError bool) error {
 		}
 		if e.Reason != nil {
 			c.choices = append(c.choices, choice{finish: escaped(*e.Reason)})
-		}
-	default:
-		if isError || e.Type == "error" || e.Error != nil {
-			s.complain(data)
-			s.flight.guard.enter(stageTail)
-			return nil
 		}
 	}
 	c.typ = text(e.Type)

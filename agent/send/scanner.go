@@ -260,17 +260,22 @@ func (s *scanner) raw(to *[]byte, read func() bool) bool {
 	return ok
 }
 
-// failure reads the value of an error key: anything but null, false and an empty string is an error.
+// failure reads the value of an error key.
 func (s *scanner) failure() bool {
 	s.peek()
 	from := s.i
 	if !s.skip() {
 		return false
 	}
-	switch string(s.data[from:s.i]) {
-	case "null", "false", `""`:
-	default:
-		s.out.failed = true
+	s.out.failed = s.out.failed || meansFailure(s.data[from:s.i])
+	return true
+}
+
+// meansFailure reports whether the value of an error key is an error: anything but null, false and an empty string is, even an empty object.
+func meansFailure(value []byte) bool {
+	switch string(value) {
+	case "", "null", "false", `""`:
+		return false
 	}
 	return true
 }

@@ -117,7 +117,7 @@ func TestSimulatorFaults(t *testing.T) {
 				"no-usage":          with(func(r *rehearsal) { r.usage = NoUsage }),
 				"finish-on-last":    plain,
 				"no-done":           plain,
-				"other-finish":      with(func(r *rehearsal) { r.finish = "abort" }),
+				"other-finish":      with(func(r *rehearsal) { r.class, r.finish = ClassAbort, "abort" }),
 				"short-output":      with(func(r *rehearsal) { r.chunks, r.usage.Completion = 5, 5 }),
 				"short-prompt":      with(func(r *rehearsal) { r.usage.Prompt = prompt / 2 }),
 				"reasoning":         plain,

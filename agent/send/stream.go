@@ -43,6 +43,7 @@ type stream struct {
 	reply   reply
 	max     int
 	failure *Error // the reply's first error
+	broken  Class  // the class of a finish reason that is a failure; empty: none
 
 	messages       messageUsage // of the Messages API, so far
 	last           arrival      // of the last content chunk
@@ -241,8 +242,11 @@ func (s *stream) complain(data []byte) {
 	if status/100 == 4 && status != http.StatusTooManyRequests && len(s.x.At) == 0 {
 		class = ClassRejected
 	}
-	s.fail(class, name, message)
+	s.fail(class, name, cmp.Or(message, noMessage))
 }
+
+// noMessage is the message of an error that a server reported without any.
+const noMessage = "the server reports an error, and does not say which"
 
 // content reads a parsed chunk.
 func (s *stream) content(at arrival) error {
@@ -280,6 +284,7 @@ func (s *stream) choices(at arrival) error {
 		s.seen |= bit
 		if len(ch.finish) > 0 {
 			s.finished |= bit
+			s.broken = cmp.Or(s.broken, brokenBy(ch.finish))
 		}
 		if ch.index != 0 {
 			continue
@@ -307,6 +312,18 @@ func (s *stream) choices(at arrival) error {
 		s.flight.guard.enter(stageTail)
 	}
 	return nil
+}
+
+// brokenBy returns the class of a finish reason that says that the engine did not complete the reply; empty for any other reason. vLLM and
+// SGLang send "abort" and go on to [DONE] if they end a request themselves, for example because they pause or shut down, or because someone
+// called their API for that. Gateways send "error".
+func brokenBy(finish text) Class {
+	for _, class := range [...]Class{ClassAbort, ClassError} {
+		if finish.is(string(class)) {
+			return class
+		}
+	}
+	return ""
 }
 
 // stamp records a content chunk of choice 0.

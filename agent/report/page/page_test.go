@@ -108,7 +108,11 @@ func TestPageOfARun(t *testing.T) {
 		}
 		return n
 	}
-	if got := []float64{sum(s.Intended), sum(s.Sent), sum(s.Finished), sum(s.Unserved), sum(s.Tokens)}; !slices.Equal(got, []float64{4, 4, 4, 1, 9}) {
+	var tokens []float64
+	for _, v := range s.Tokens {
+		tokens = append(tokens, *v)
+	}
+	if got := []float64{sum(s.Intended), sum(s.Sent), sum(s.Finished), sum(s.Unserved), sum(tokens)}; !slices.Equal(got, []float64{4, 4, 4, 1, 9}) {
 		t.Errorf("scheduled, sent, finished, unserved and tokens add up to %v", got)
 	}
 	if s.Time[0] != 1 || s.InFlight[len(s.InFlight)-1] != 0 {
@@ -153,9 +157,20 @@ func TestSteadyState(t *testing.T) {
 
 // The page of a resumed run says where its charts leave out a break.
 func TestResumed(t *testing.T) {
+	if got := data(t, render(t, load(t, folder(t, map[string]string{summaryFile: smallSummary, lines.File: line(0, 0, 20, 5, 3)})))).Breaks; got != nil {
+		t.Errorf("a run in one piece is marked at %v", got)
+	}
 	summary := strings.Replace(smallSummary, "{", `{"resumed":{"parts":[{"from_ms":0,"to_ms":9800},{"from_ms":10000,"to_ms":15000,"gap_ms":5200}],"rows_in_flight":3},`, 1)
+	old := render(t, load(t, folder(t, map[string]string{summaryFile: summary, lines.File: line(0, 0, 20, 5, 3)})))
+	if data(t, old).Breaks != nil || strings.Contains(old, "dashed line") {
+		t.Error("the page of an earlier version's run marks a break at a place that it does not know")
+	}
+	summary = strings.Replace(summary, `"rows_in_flight"`, `"zero_ms":2500,"rows_in_flight"`, 1)
 	html := render(t, load(t, folder(t, map[string]string{summaryFile: summary, lines.File: line(0, 0, 20, 5, 3)})))
-	for _, want := range []string{"The run was cut short at 10 s of the schedule (resumed after 5.2 s).", "leave out the time", "3 rows that were in flight then count as cancelled"} {
+	if got := data(t, html).Breaks; !slices.Equal(got, []float64{12.5}) {
+		t.Errorf("the charts mark %v s, want 12.5", got)
+	}
+	for _, want := range []string{"The run was cut short at 10 s of the schedule (resumed after 5.2 s).", "leave out the time", "mark with a dashed line where it was cut short", "3 rows that were in flight then count as cancelled"} {
 		if !strings.Contains(html, want) {
 			t.Errorf("the page does not say %q", want)
 		}
@@ -397,7 +412,7 @@ func TestNumber(t *testing.T) {
 }
 
 // TestWithoutStream: of a reply that was not a stream, tokens arrive at its end, its latency is known, and the page does not deny what was
-// cached. Without usage, replies are as long as in the summary.
+// cached. Without usage, its number of tokens is not known.
 func TestWithoutStream(t *testing.T) {
 	whole := func(row int, end float64, more string) string {
 		return fmt.Sprintf(`{"timestamp": 0, "session_id": "s", "input_length": 1000, "output_length": 99, "result": {"outcome":"served","row":%d,`+
@@ -406,13 +421,22 @@ func TestWithoutStream(t *testing.T) {
 	counted := `"whole":true,"usage":{"prompt_tokens":1000,"completion_tokens":40,"cached_tokens":512}`
 	dir := saved(t, whole(0, 300, counted)+whole(1, 1200, counted)+
 		whole(2, 1300, `"whole":true,"gaps_ms":[0]`)+whole(3, 1300, `"prompt_tokens_sent":900,"embedding":true`)+
-		whole(4, 1300, `"first":1200,"gaps_ms":[40,60],"chunk_tokens":[1,2,3]`), 0)
+		whole(4, 1300, `"first":1200,"gaps_ms":[40,60],"chunk_tokens":[1,2,3]`)+whole(5, 2500, `"whole":true`), 0)
 	series := sheet(t, dir, SeriesFile)
-	if got := []string{series[0]["output_tokens"], series[1]["output_tokens"], series[0]["input_tokens"]}; !slices.Equal(got, []string{"40", "48", "4900"}) {
-		t.Errorf("output tokens of two slices and input tokens of the first: %v; want 40, 48 and 4900", got)
+	got := []string{series[0]["output_tokens"], series[1]["output_tokens"], series[2]["output_tokens"], series[2]["output_tokens_per_s"], series[0]["input_tokens"]}
+	if !slices.Equal(got, []string{"40", "46", "", "", "5900"}) {
+		t.Errorf("output tokens of three slices, of the third per second, and input tokens of the first: %q; want 40, 46, none, none and 5900", got)
 	}
-	if got := sheet(t, dir, SessionsFile)[0]["output_tokens"]; got != "88" {
-		t.Errorf("%s output tokens in the session, want 88", got)
+	if got := sheet(t, dir, SessionsFile)[0]["output_tokens"]; got != "86" {
+		t.Errorf("%s output tokens in the session, want 86", got)
+	}
+	dir = saved(t, whole(0, 300, `"whole":true`), 0)
+	if got := sheet(t, dir, SessionsFile)[0]["output_tokens"]; got != "" {
+		t.Errorf("%s output tokens in a session of a reply without a count", got)
+	}
+	none := load(t, dir)
+	if html := render(t, none); slices.ContainsFunc(none.line.series().Tokens, func(v *float64) bool { return v != nil }) || none.byTotal.rows[0].Reply != -1 || !strings.Contains(html, `<td class="n">–</td>`) {
+		t.Error("the page has tokens of a reply without a count")
 	}
 
 	r := load(t, folder(t, map[string]string{summaryFile: smallSummary, lines.File: whole(0, 300, counted) + whole(1, 1200, counted)}))
@@ -431,6 +455,18 @@ func TestWithoutStream(t *testing.T) {
 	html = render(t, load(t, folder(t, map[string]string{summaryFile: smallSummary, lines.File: strings.Replace(line(0, 0, 1, 1, 2), `"served"`, `"failed"`, 1)})))
 	if strings.Contains(html, "reported no cached tokens") {
 		t.Error("the page says that the engine reported no cached tokens, but no request was served")
+	}
+}
+
+// TestWireUnknown: if the time of a request's last byte is not known, its phases go from its start, and its time to first token does not become 0.
+func TestWireUnknown(t *testing.T) {
+	unknown := strings.Replace(line(0, 1000, 700, 5, 3), `"wire":1000,`, `"wire_unknown":true,`, 1)
+	r := load(t, saved(t, unknown, 0))
+	if at := r.byTTFT.rows; len(at) != 1 || at[0].Prefill != 700 || !r.ttftWire.empty() {
+		t.Errorf("%+v; from the wire: %v", at, !r.ttftWire.empty())
+	}
+	if html := render(t, r); strings.Contains(html, "sent late") {
+		t.Error("the page says that a request with a slow first token was sent late")
 	}
 }
 

@@ -99,32 +99,37 @@ func (r *record) prompt() int64 {
 }
 
 // reply returns the number of output tokens as the summary counts them: the engine's count, else the sum of the chunks' counts, else the
-// number of chunks.
-func (r *record) reply() int64 {
+// number of chunks. It is not known of a reply that was not a stream and has no count.
+func (r *record) reply() (n int64, known bool) {
 	x := &r.Result
 	switch u := x.Usage; {
 	case u != nil && u.Completion != nil:
-		return *u.Completion
-	case x.Embedding, x.First == nil && !x.Whole:
-		return 0
+		return *u.Completion, true
+	case x.Embedding: // nothing was generated
+		return 0, true
+	case x.Whole:
+		return 0, false
+	case x.First == nil:
+		return 0, true
 	case len(x.Tokens) == 0:
-		return int64(len(x.Gaps)) + 1
+		return int64(len(x.Gaps)) + 1, true
 	}
 	sum := 0.0
 	for _, n := range x.Tokens {
 		sum += n
 	}
-	return int64(sum)
+	return int64(sum), true
 }
 
 // choice returns the number of output tokens of the first choice, whose times are known, as the summary counts them: engines count the tokens of
 // all choices together, but chunks are only those of the first one.
 func (r *record) choice() int64 {
 	x := &r.Result
+	n, _ := r.reply()
 	if u := x.Usage; u != nil && u.Completion != nil || len(x.Tokens) > 0 {
-		return r.reply() / int64(max(1, x.Choices))
+		n /= int64(max(1, x.Choices))
 	}
-	return r.reply()
+	return n
 }
 
 // cached returns the number of prompt tokens that the engine reported as cached.

@@ -184,7 +184,9 @@ func (r *Run) addTimes(rec *record) {
 	if itl, known := rec.itl(); known {
 		r.itl.add(itl*perMilli, 3)
 	}
-	r.reply.add(float64(rec.reply()), 3)
+	if n, known := rec.reply(); known {
+		r.reply.add(float64(n), 3)
+	}
 	s, timed := newSlow(rec)
 	if !timed {
 		return
@@ -280,7 +282,8 @@ type summary struct {
 			From float64 `json:"from_ms"`
 			Gap  float64 `json:"gap_ms"`
 		} `json:"parts"`
-		InFlight int64 `json:"rows_in_flight"`
+		Zero     *float64 `json:"zero_ms"` // on the run's clock; earlier versions did not write it
+		InFlight int64    `json:"rows_in_flight"`
 	} `json:"resumed"`
 
 	SLO   string `json:"slo"`
@@ -360,8 +363,22 @@ func (s *summary) breaks() string {
 	if at == nil {
 		return ""
 	}
-	return fmt.Sprintf("The run was cut short %s. The times and the charts on this page leave out the time until it was resumed; "+
-		"%s rows that were in flight then count as cancelled.", strings.Join(at, ", "), humanize.Comma(s.Resumed.InFlight))
+	marked := ""
+	if s.marks() != nil {
+		marked = ", and mark with a dashed line where it was cut short"
+	}
+	return fmt.Sprintf("The run was cut short %s. The times and the charts on this page leave out the time until it was resumed%s; "+
+		"%s rows that were in flight then count as cancelled.", strings.Join(at, ", "), marked, humanize.Comma(s.Resumed.InFlight))
+}
+
+// marks returns where the run was cut short in the charts, in s; nil if it was not, or if these places are not known.
+func (s *summary) marks() (at []float64) {
+	for i, part := range s.Resumed.Parts {
+		if i > 0 && s.Resumed.Zero != nil {
+			at = append(at, (*s.Resumed.Zero+part.From)/1000)
+		}
+	}
+	return at
 }
 
 // steady is the part of the run that the final table covers, if a part was requested. Its times are ms of the schedule.

@@ -30,6 +30,7 @@ type sessions struct {
 type session struct {
 	id                                       string
 	rows, served, skipped, input, output     int64
+	uncounted                                int64 // replies of which the number of output tokens is not known
 	cached, cachedOf, predicted, predictedOf int64
 	first, last                              *float64 // start of the first request and end of the last one, ms
 	ttft, itl                                total
@@ -100,7 +101,11 @@ func (s *sessions) add(r *record) {
 	}
 	of.served++
 	of.input += r.prompt()
-	of.output += r.reply()
+	if n, known := r.reply(); known {
+		of.output += n
+	} else {
+		of.uncounted++
+	}
 	if cached, known := r.cached(); known {
 		of.cached += cached
 		of.cachedOf += r.prompt()
@@ -118,7 +123,7 @@ func (s *sessions) add(r *record) {
 }
 
 // sessionColumns are the columns of the file. Tokens and cache hits are those of the rows that were served, latencies those of the rows that
-// were also sent only once.
+// were also sent only once. Output tokens are empty if they are not known of any row.
 var sessionColumns = []column[*session]{
 	{"session_id", func(s *session) any { return s.id }},
 	{"rows", func(s *session) any { return s.rows }},
@@ -138,7 +143,7 @@ var sessionColumns = []column[*session]{
 		return decimals(d / 1000)
 	}},
 	{"input_tokens", func(s *session) any { return s.input }},
-	{"output_tokens", func(s *session) any { return s.output }},
+	{"output_tokens", func(s *session) any { return knownTokens(s.output, s.uncounted) }},
 	{"ttft_ms_mean", func(s *session) any { return s.ttft.mean() }},
 	{"ttft_ms_max", func(s *session) any { return s.ttft.max() }},
 	{"itl_ms_mean", func(s *session) any { return s.itl.mean() }},

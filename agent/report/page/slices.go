@@ -26,7 +26,8 @@ type slice struct {
 // sliceColumns are the columns of the file. A request counts as due, sent and finished in the slice of that event. Its time to first token,
 // its prompt and its cached tokens belong to the slice of its start, its inter-token latency to that of its last token, its lateness to
 // that of its dispatch, and output tokens to those in which their chunks arrived. As in the summary, tokens are those of requests that were
-// served, and latencies those of requests that were also sent only once. Those cancelled, or disconnected on purpose, have not failed.
+// served, and latencies those of requests that were also sent only once. Those cancelled, or disconnected on purpose, have not failed. Output
+// tokens leave out replies whose number of tokens is not known; they are empty if no other reply arrived in the slice.
 var sliceColumns = []column[*slice]{
 	{"start_s", func(s *slice) any { return decimals(s.start) }},
 	{"length_s", func(s *slice) any { return decimals(s.width) }},
@@ -36,8 +37,13 @@ var sliceColumns = []column[*slice]{
 	{"failed", func(s *slice) any { return s.failed }},
 	{"in_flight", func(s *slice) any { return s.inFlight }},
 	{"input_tokens", func(s *slice) any { return s.input }},
-	{"output_tokens", func(s *slice) any { return s.tokens }},
-	{"output_tokens_per_s", func(s *slice) any { return decimals(float64(s.tokens) / s.width) }},
+	{"output_tokens", func(s *slice) any { return knownTokens(s.tokens, s.uncounted) }},
+	{"output_tokens_per_s", func(s *slice) any {
+		if s.tokens == 0 && s.uncounted > 0 {
+			return (*float64)(nil)
+		}
+		return decimals(float64(s.tokens) / s.width)
+	}},
 	{"ttft_ms_p50", func(s *slice) any { return quantileOf(s.ttft, 0.5) }},
 	{"ttft_ms_p90", func(s *slice) any { return quantileOf(s.ttft, 0.9) }},
 	{"ttft_ms_p99", func(s *slice) any { return quantileOf(s.ttft, 0.99) }},
@@ -59,4 +65,12 @@ func (r *Run) Series() *Sheet {
 		rows[i] = &slice{b, float64(i) * width, width, inFlight}
 	}
 	return newSheet(sliceColumns, rows)
+}
+
+// knownTokens returns a number of output tokens; nil if it is not known of any reply.
+func knownTokens(n, uncounted int64) any {
+	if n == 0 && uncounted > 0 {
+		return (*float64)(nil)
+	}
+	return n
 }

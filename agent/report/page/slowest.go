@@ -23,7 +23,7 @@ type slow struct {
 	At       float64 // scheduled time, ms on the run's clock
 	Late     float64 // scheduled time to dispatch
 	Wait     float64 // for a free slot
-	Prefill  float64 // wire to first token; -1 without a stream
+	Prefill  float64 // wire, or if that is not known start, to first token; -1 without a stream
 	Decode   float64 // first to last token; -1 without a stream
 	Whole    float64 // wire to the end of a reply without a stream
 	TTFT     float64 // from the scheduled time; -1 without a stream
@@ -31,7 +31,7 @@ type slow struct {
 	Gap      float64 // the longest between two chunks
 	Prompt   int64
 	Uncached int64 // prompt tokens that the engine had to compute; -1: not known
-	Reply    int64
+	Reply    int64 // output tokens; -1: not known
 	TraceID  string
 
 	// Set by [Run.explain].
@@ -79,13 +79,16 @@ func newSlow(r *record) (slow, bool) {
 	}
 	s := slow{
 		Row: x.Row, Turn: x.Turn, Model: r.model(), At: *x.Intended, Total: total, TTFT: -1, Prefill: -1, Decode: -1,
-		Prompt: r.prompt(), Uncached: -1, Reply: r.reply(), TraceID: x.TraceID,
+		Prompt: r.prompt(), Uncached: -1, Reply: -1, TraceID: x.TraceID,
+	}
+	if n, known := r.reply(); known {
+		s.Reply = n
 	}
 	s.Late, _ = between(x.Intended, x.Dispatched)
 	s.Wait, _ = between(x.Dispatched, x.Admitted)
 	if ttft, streamed := between(x.Intended, x.First); streamed {
 		s.TTFT = ttft
-		s.Prefill, _ = between(x.Wire, x.First)
+		s.Prefill, _ = between(cmp.Or(x.Wire, x.Start), x.First)
 		s.Decode, _ = between(x.First, x.Last)
 	} else {
 		s.Whole, _ = between(cmp.Or(x.Wire, x.Start), x.lastToken())

@@ -29,6 +29,7 @@ type bin struct {
 	unserved, failed         int64 // of those that finished: failed leaves out those that were cancelled, or disconnected on purpose
 	answered                 int64 // first tokens, and ends of requests without any
 	tokens                   int64 // output tokens, by the arrival of their chunks
+	uncounted                int64 // replies that arrived here, of which the number of tokens is not known
 	input                    int64 // prompt tokens of the requests that started here and were served
 
 	// Prompt tokens of the same requests: those that the engine had cached, was predicted to have cached, and had cached in
@@ -75,6 +76,7 @@ func (b *bin) merge(o *bin) {
 	b.failed += o.failed
 	b.answered += o.answered
 	b.tokens += o.tokens
+	b.uncounted += o.uncounted
 	b.input += o.input
 	b.cached += o.cached
 	b.cachedOf += o.cachedOf
@@ -148,14 +150,16 @@ func (b *bin) addPrompt(r *record) {
 // a stream arrive at its end.
 func (t *timeline) addTokens(r *record) {
 	x := &r.Result
+	reply, known := r.reply()
 	if x.First == nil {
-		if end := x.lastToken(); end != nil {
-			t.at(*end).tokens += r.reply()
+		if end := x.lastToken(); end != nil && known {
+			t.at(*end).tokens += reply
+		} else if end != nil {
+			t.at(*end).uncounted++
 		}
 		return
 	}
 	chunks := int64(len(x.Gaps)) + 1
-	reply := r.reply()
 	at, before := *x.First, int64(0)
 	for i := range chunks {
 		if i > 0 {
@@ -182,7 +186,7 @@ type series struct {
 	Unserved  []float64  `json:"unserved"`
 	InFlight  []float64  `json:"in_flight"` // at the end of the bin
 	Waiting   []float64  `json:"waiting"`   // those requests in flight that have no first token
-	Tokens    []float64  `json:"tokens"`
+	Tokens    []*float64 `json:"tokens"`
 	TTFT50    []*float64 `json:"ttft_p50"`
 	TTFT90    []*float64 `json:"ttft_p90"`
 	TTFT99    []*float64 `json:"ttft_p99"`
@@ -209,7 +213,7 @@ func (t *timeline) leading() int {
 func (t *timeline) series() *series {
 	s := &series{Width: t.width / 1000}
 	var inFlight, waiting int64
-	first := t.leading()
+	first, tokensKnown := t.leading(), t.tokensKnown()
 	for i, b := range t.bins[first:] {
 		rate := func(n int64) float64 { return round(float64(n) * 1000 / t.width) }
 		s.Time = append(s.Time, float64(first+i)*t.width/1000)
@@ -221,7 +225,11 @@ func (t *timeline) series() *series {
 		s.InFlight = append(s.InFlight, float64(inFlight))
 		waiting += b.sent - b.answered
 		s.Waiting = append(s.Waiting, float64(waiting))
-		s.Tokens = append(s.Tokens, rate(b.tokens))
+		var tokens *float64
+		if tokensKnown {
+			tokens = new(rate(b.tokens))
+		}
+		s.Tokens = append(s.Tokens, tokens)
 		s.TTFT50 = append(s.TTFT50, at(b.ttft, 0.5))
 		s.TTFT90 = append(s.TTFT90, at(b.ttft, 0.9))
 		s.TTFT99 = append(s.TTFT99, at(b.ttft, 0.99))
@@ -235,6 +243,18 @@ func (t *timeline) series() *series {
 		s.Observed = append(s.Observed, percent(b.observed, b.observedOf))
 	}
 	return s
+}
+
+// tokensKnown reports whether the output tokens of any reply are known, or there is none.
+func (t *timeline) tokensKnown() bool {
+	uncounted := false
+	for i := range t.bins {
+		if t.bins[i].tokens > 0 {
+			return true
+		}
+		uncounted = uncounted || t.bins[i].uncounted > 0
+	}
+	return !uncounted
 }
 
 // backlog has how many requests waited for their first token at the end of each bin, and how many had received it by then.

@@ -132,6 +132,7 @@ type charts struct {
 	Curves  map[string]*curve `json:"curves"`
 	Points  points            `json:"points"`
 	Steady  []float64         `json:"steady,omitempty"`  // beginning and end of the steady state, s
+	Breaks  []float64         `json:"breaks,omitempty"`  // where the run was cut short and resumed, s
 	Sampled string            `json:"sampled,omitempty"` // unless empty, says that the points are a sample, and of how many requests
 }
 
@@ -146,7 +147,7 @@ type points struct {
 
 func (r *Run) charts() charts {
 	c := charts{
-		Series: r.line.series(), Steady: r.summary.Steady.shaded(),
+		Series: r.line.series(), Steady: r.summary.Steady.shaded(), Breaks: r.summary.marks(),
 		Curves: map[string]*curve{
 			"ttft": r.ttft.curve(), "ttft_wire": r.ttftWire.curve(), "ttft_intended": r.ttftIntended.curve(),
 			"latency": r.latency.curve(), "latency_intended": r.latencyIntended.curve(),

@@ -106,7 +106,7 @@
         },
       },
       axes: axes(options),
-      hooks: { drawClear: time && data.steady ? [shade] : [] },
+      hooks: { drawClear: time && data.steady ? [shade] : [], draw: time && data.breaks ? [mark] : [] },
       series: [
         { label: options.label || "at", value: (u, v) => v === null ? "–" : time ? format(v) + " s" : format(v) },
         ...lines.map(l => ({
@@ -132,6 +132,24 @@
     u.ctx.fillRect(from, top, to - from, height);
   }
 
+  // mark draws a line where the run was cut short: what is left and right of it is further apart than it looks.
+  function mark(u) {
+    const { left, top, width, height } = u.bbox;
+    u.ctx.save();
+    u.ctx.strokeStyle = color("d");
+    u.ctx.lineWidth = Math.max(1, Math.round(devicePixelRatio));
+    u.ctx.setLineDash([6, 4]);
+    for (const at of data.breaks) {
+      const x = Math.round(u.valToPos(at, "x", true));
+      if (x < left || x > left + width) continue;
+      u.ctx.beginPath();
+      u.ctx.moveTo(x, top);
+      u.ctx.lineTo(x, top + height);
+      u.ctx.stroke();
+    }
+    u.ctx.restore();
+  }
+
   // describe says in words what a chart shows, for those who cannot see it.
   function describe(host, x, lines, options) {
     const caption = host.parentElement.querySelector("figcaption").textContent;
@@ -142,7 +160,8 @@
       return `${l.name}: ${format(low)} to ${format(high)}${options.percent ? " %" : ""}`;
     });
     host.setAttribute("role", "img");
-    host.setAttribute("aria-label", `${caption}. ${parts.join("; ")}.`);
+    const cut = options.x === "time" && data.breaks ? ` Cut short and resumed at ${data.breaks.map(at => format(at) + " s").join(", ")}.` : "";
+    host.setAttribute("aria-label", `${caption}. ${parts.join("; ")}.${cut}`);
   }
 
   function move(u, event) {
