@@ -63,10 +63,11 @@ type compiler struct {
 	maxInput   int64   // tokens of a row of production
 
 	models    models
-	engines   engines           // the evidence of production's engines about their caches
-	followed  *sorter           // what rows share in their engine's order, by arrival
-	exclusive map[producer]bool // producers whose counts exclude cached tokens, as one of the counts shows
-	skewed    map[uint64]bool   // clocks that differ from that of a client
+	engines   engines               // the evidence of production's engines about their caches
+	followed  *sorter               // what rows share in their engine's order, by arrival
+	counting  map[producer]counting // producers whose spans report cached tokens
+	exclusive map[producer]bool     // those of them with a count that excludes cached tokens: whether all their counts do
+	skewed    map[uint64]bool       // clocks that differ from that of a client
 
 	others map[exchange]*sorter // for shards, see shard.go
 
@@ -111,7 +112,7 @@ func newCompiler(ctx context.Context, opt Options, sink Sink) *compiler {
 		byText:     newSorter(opt.TempDir, share),
 		byOrder:    newSorter(opt.TempDir, share),
 		followed:   newSorter(opt.TempDir, share),
-		exclusive:  map[producer]bool{},
+		counting:   map[producer]counting{},
 		skewed:     map[uint64]bool{},
 		gone:       map[uint64]gone{},
 		fine:       FineBlockSizeOf(opt.BlockSize),
@@ -184,6 +185,7 @@ func (c *compiler) readAll(journals []Source) error {
 
 // group makes requests from the records of each trace.
 func (c *compiler) group() error {
+	c.judge()
 	err := c.byTrace.each(c.ctx, func(b []byte) error { return c.tree.record(b[partLength:]) })
 	if err != nil {
 		return err

@@ -63,6 +63,7 @@
 //
 //   - the ids and the ancestry of one OTel trace (up to [Options].MaxTraceSpans spans, about 200 bytes each), one path of marks, and
 //     the counts of each run;
+//   - 2 KiB for each pair of service and model whose spans report cached tokens, at most 32 MiB;
 //   - the predicted cache, if engines reported cached tokens and the block ids came from them: up to 4 million ids, 200 MB;
 //   - 40 bytes for each prompt that is the beginning of an earlier one and ends within one of its blocks, and 8 bytes for each cell that
 //     prompts with many short messages have in several places.

@@ -93,7 +93,8 @@ var (
 	lostMixed      = loss{"response ids", "shared by different requests"}
 	lostRawPrompts = loss{"prompts", "span not annotated"}
 	lostObserved   = loss{"observed cached tokens", "more than the prompt has"}
-	lostExclusive  = loss{"prompt token counts", "cached tokens were added, because a span of the same service and model shows that its counts exclude them"}
+	lostExclusive  = loss{"prompt token counts", "cached tokens were added, because other spans of the same service and model show that its counts exclude them"}
+	lostUnlike     = loss{"prompt token counts", "cached tokens were added to these only: too few spans of the same service and model have more cached tokens than prompt tokens"}
 	lostRemote     = loss{"prompts", "a part is at the server only"}
 	lostHidden     = loss{"prompts", "more tokens than the text has bytes"}
 	lostClock      = loss{"arrivals", "by a clock that differs from those of clients"}
