@@ -43,6 +43,7 @@ type learned struct {
 type learnedPart struct {
 	Partition
 	Spans, Merged int64
+	ByResponse    int64
 	Multi         bool
 	Sums          [4]uint64
 	Lost          []countedLoss
@@ -107,7 +108,7 @@ func (c *compiler) learned() *learned {
 	}
 	for _, p := range c.list {
 		if p.met {
-			l.Parts = append(l.Parts, learnedPart{p.Partition, p.Spans, p.Merged, p.multi, [4]uint64{p.tokens, p.bytes, p.output, p.outputs}, p.lost.counted()})
+			l.Parts = append(l.Parts, learnedPart{p.Partition, p.Spans, p.Merged, p.MergedByResponse, p.multi, [4]uint64{p.tokens, p.bytes, p.output, p.outputs}, p.lost.counted()})
 		}
 	}
 	for name, m := range c.models.names {
@@ -166,6 +167,7 @@ func (c *compiler) know(all []*learned, last bool) {
 			known.output, known.outputs = known.output+p.Sums[2], known.outputs+p.Sums[3]
 			if last {
 				known.Spans, known.Merged, known.multi = known.Spans+p.Spans, known.Merged+p.Merged, known.multi || p.Multi
+				known.MergedByResponse += p.ByResponse
 				known.lost.join(p.Lost)
 			}
 		}

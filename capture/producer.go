@@ -77,7 +77,7 @@ func (n *counting) add(hash uint64, exclusive bool) {
 func (n counting) excludes() (yes, mixed bool) {
 	exclusive := 0
 	for _, span := range n {
-		exclusive += int(span & 1) //nolint:gosec // one bit
+		exclusive += int(span & 1)
 	}
 	return exclusive >= 2 && 10*exclusive >= len(n), 0 < exclusive && exclusive < len(n)
 }

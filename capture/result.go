@@ -50,6 +50,9 @@ type TraceResult struct {
 	Spans int64 `json:"spans"`
 	// Merged is the number of inference spans that describe a request for which another span became the row.
 	Merged int64 `json:"merged"`
+	// MergedByResponse is the number of those merged spans that were found by their response id and their time, because they are not below
+	// each other in one OTel trace.
+	MergedByResponse int64 `json:"merged_by_response_id"`
 }
 
 // loss is a reason for dropping something.

@@ -170,9 +170,9 @@ func TestExclusiveCounts(t *testing.T) {
 		{100, 1, 0, 1}, {100, 9, 0, 9}, {100, 10, 90, 0}, {3, 2, 1, 0}, {2, 1, 0, 1}, {1, 1, 0, 0}, {100, 100, 0, 0}, {10_000, 20, 0, 20}, {10_000, 3000, 7000, 0},
 	} {
 		var records []journal.Record
-		for i := range uint64(c.spans) { //nolint:gosec // above 0
-			r := call(i+1, 1, 0, int64(i), producerOf(5), cached(900)) //nolint:gosec // small
-			if r.Exclusive = int(i) < c.exclusive; r.Exclusive {       //nolint:gosec // small
+		for i := range uint64(c.spans) {
+			r := call(i+1, 1, 0, int64(i), producerOf(5), cached(900))
+			if r.Exclusive = int(i) < c.exclusive; r.Exclusive {
 				r.InputTokens = opt[int64](1900)
 			}
 			records = append(records, r)
@@ -198,7 +198,7 @@ func TestExclusiveCountsArePure(t *testing.T) {
 	var records []journal.Record
 	for producer := range uint64(12) {
 		for i := range uint64(100) << (producer % 4) {
-			r := call(producer<<20+i, 1, 0, int64(i), producerOf(producer+1), cached(900)) //nolint:gosec // small
+			r := call(producer<<20+i, 1, 0, int64(i), producerOf(producer+1), cached(900))
 			r.Exclusive = rng.Uint64N(100) < 5+producer
 			records = append(records, r)
 		}
