@@ -6,6 +6,7 @@ package capture
 import (
 	"cmp"
 	"encoding/binary"
+	"math"
 	"slices"
 
 	"github.com/moonloop/moonloop/capture/journal"
@@ -83,6 +84,14 @@ type member struct {
 
 	origin int // its index; maxOrigins if there are too many
 	input  int64
+}
+
+// lasts returns the duration of a span, in ns; that of a span without an end may be any.
+func (m *member) lasts() int64 {
+	if m.length == 0 {
+		return math.MaxInt64
+	}
+	return m.length
 }
 
 // counts reports whether two spans may have counted the same prompt. Some producers write 0 for unknown.
@@ -348,7 +357,7 @@ func (c *compiler) join(a *answer, cluster []member) error {
 		return c.separate(cluster)
 	}
 	// Sorted by start, trace id and span id before.
-	slices.SortStableFunc(cluster, func(a, b member) int { return cmp.Compare(a.length, b.length) })
+	slices.SortStableFunc(cluster, func(a, b member) int { return cmp.Compare(a.lasts(), b.lasts()) })
 	best := slices.IndexFunc(cluster, func(m member) bool { return !m.failed })
 	if best < 0 {
 		return nil
