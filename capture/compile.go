@@ -9,7 +9,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 
@@ -195,50 +194,12 @@ func (c *compiler) group() error {
 
 // read reads one journal.
 func (c *compiler) read(j Source, at position) error {
-	f, err := j.Open()
-	if err != nil {
-		if c.leaveOut(&j, at, err) {
-			return nil
+	progress := func(bytes int64) {
+		if c.opt.Progress != nil {
+			c.opt.Progress(StageRead, c.bytes+bytes, 0)
 		}
-		return fmt.Errorf("journal cannot be opened: %w", err)
 	}
-	defer f.Close() //nolint:errcheck // only read
-	r := journal.NewReader(j.Name, f)
-	for n := 0; ; n++ {
-		if n%1024 == 0 {
-			if c.ctx.Err() != nil {
-				return context.Cause(c.ctx)
-			}
-			if c.opt.Progress != nil {
-				c.opt.Progress(StageRead, c.bytes+r.Offset(), 0)
-			}
-		}
-		b, d, err := r.NextEncoded()
-		if damage := (*journal.Damage)(nil); errors.As(err, &damage) {
-			c.res.DamageCount++
-			c.res.DamageBytes += damage.Bytes
-			if len(c.res.Damage) < maxDamage {
-				c.res.Damage = append(c.res.Damage, *damage)
-			}
-			continue
-		}
-		if errors.Is(err, io.EOF) {
-			torn := r.Torn()
-			c.res.Torn.Records += torn.Records
-			c.res.Torn.Bytes += torn.Bytes
-			if torn.Records > 0 && len(c.res.TornIn) < maxDamage {
-				c.res.TornIn = append(c.res.TornIn, j.Name)
-			}
-			c.bytes += r.Offset()
-			c.res.Journals++
-			return nil
-		}
-		if err != nil {
-			if n == 0 && c.leaveOut(&j, at, err) {
-				return nil
-			}
-			return err
-		}
+	found, err := j.Read(c.ctx, progress, func(b []byte, d *journal.Decoder) error {
 		c.learn(d)
 		trace, span := d.Span.TraceID, d.Span.SpanID
 		if to := d.Joined; !to.IsZero() {
@@ -248,18 +209,32 @@ func (c *compiler) read(j Source, at position) error {
 		}
 		c.key = append(append(appendPart(c.key[:0], trace[:]), trace[:]...), span[:]...)
 		c.key = append(c.key, c.rank(d), byte(255-d.Fields), byte(at)) //nolint:gosec // at most one for each tag
-		if err := c.byTrace.add(c.key, b); err != nil {
-			return err
+		return c.byTrace.add(c.key, b)
+	})
+	c.res.DamageCount += found.DamageCount
+	c.res.DamageBytes += found.DamageBytes
+	c.res.Damage = append(c.res.Damage, found.Damage[:min(len(found.Damage), maxDamage-len(c.res.Damage))]...)
+	switch {
+	case err != nil:
+		return err
+	case found.LeftOut != nil:
+		if at == inCompiled {
+			c.leaveOut(found.LeftOut)
 		}
+		return nil
 	}
+	c.res.Torn.Records += found.Torn.Records
+	c.res.Torn.Bytes += found.Torn.Bytes
+	if found.Torn.Records > 0 && len(c.res.TornIn) < maxDamage {
+		c.res.TornIn = append(c.res.TornIn, j.Name)
+	}
+	c.bytes += found.Bytes
+	c.res.Journals++
+	return nil
 }
 
-// leaveOut reports whether an error is a reason to leave a journal out, and counts it.
-func (c *compiler) leaveOut(j *Source, at position, err error) bool {
-	out, ok := j.LeftOut(err)
-	if !ok || at != inCompiled {
-		return ok
-	}
+// leaveOut counts a journal that was left out.
+func (c *compiler) leaveOut(out *LeftOut) {
 	one, size := lostForeign, lostForeignOf
 	if out.Removed {
 		one, size = lostRemoved, lostRemovedOf
@@ -267,9 +242,8 @@ func (c *compiler) leaveOut(j *Source, at position, err error) bool {
 	c.lost.add(one, 1)
 	c.lost.add(size, out.Bytes)
 	if len(c.res.LeftOut) < maxDamage {
-		c.res.LeftOut = append(c.res.LeftOut, out)
+		c.res.LeftOut = append(c.res.LeftOut, *out)
 	}
-	return true
 }
 
 // rank returns the rank of a record among those of its span, of which the lowest is used, and counts the record by its kind.
