@@ -100,6 +100,7 @@ type sessionTurn struct {
 type ended struct {
 	step uint64
 	to   int64
+	open bool // its end is unknown: to is its start
 }
 
 // maker is a request that made a call.
@@ -165,6 +166,7 @@ func waitLonger(s *journal.Step, before []ended, from int64, first bool) {
 	}
 	for _, e := range before {
 		last = max(last, e.to)
+		s.Endless = s.Endless || e.open
 	}
 	wait := max(0, from-last)
 	s.ToolWait = min(s.ToolWait, wait)
@@ -247,7 +249,7 @@ func (a *across) calls(given []uint64, t *journal.Turn, said *toolCalls) (before
 
 // remember stores a request, so that others can follow it.
 func (a *across) remember(r *journal.Inference, t *journal.Turn, turn *sessionTurn) {
-	e := ended{r.Step.ID, t.To}
+	e := ended{r.Step.ID, t.To, t.To <= t.From}
 	switch {
 	case !t.Waited:
 		turn.last = latestOf(append(turn.last, e))

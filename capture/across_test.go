@@ -49,6 +49,13 @@ func TestAcrossTraces(t *testing.T) {
 			nil,
 		},
 		{
+			"after a turn whose reply has no end, the delay is unknown",
+			Options{},
+			together(turnAt(1, 1, s, 10, 10), turnAt(2, 2, s, 300, 400), turnAt(3, 3, s, 450, 500)),
+			[]string{"1: ", "2: 1 session; unknown+0", "3: 2 session; 50+0"},
+			nil,
+		},
+		{
 			"turns follow those of their own session only; turns of no session follow none",
 			Options{},
 			together(turnAt(1, 1, s, 10, 100), turnAt(2, 2, other, 300, 400), turnAt(3, 3, 0, 450, 500), turnAt(4, 4, other, 600, 700)),

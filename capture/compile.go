@@ -9,7 +9,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 
@@ -63,10 +62,11 @@ type compiler struct {
 	maxInput   int64   // tokens of a row of production
 
 	models    models
-	engines   engines           // the evidence of production's engines about their caches
-	followed  *sorter           // what rows share in their engine's order, by arrival
-	exclusive map[producer]bool // producers whose counts exclude cached tokens, as one of the counts shows
-	skewed    map[uint64]bool   // clocks that differ from that of a client
+	engines   engines               // the evidence of production's engines about their caches
+	followed  *sorter               // what rows share in their engine's order, by arrival
+	counting  map[producer]counting // producers whose spans report cached tokens
+	exclusive map[producer]bool     // those of them with a count that excludes cached tokens: whether all their counts do
+	skewed    map[uint64]bool       // clocks that differ from that of a client
 
 	others map[exchange]*sorter // for shards, see shard.go
 
@@ -112,7 +112,7 @@ func newCompiler(ctx context.Context, opt Options, sink Sink) *compiler {
 		byText:     newSorter(opt.TempDir, share),
 		byOrder:    newSorter(opt.TempDir, share),
 		followed:   newSorter(opt.TempDir, share),
-		exclusive:  map[producer]bool{},
+		counting:   map[producer]counting{},
 		skewed:     map[uint64]bool{},
 		gone:       map[uint64]gone{},
 		fine:       FineBlockSizeOf(opt.BlockSize),
@@ -185,6 +185,7 @@ func (c *compiler) readAll(journals []Source) error {
 
 // group makes requests from the records of each trace.
 func (c *compiler) group() error {
+	c.judge()
 	err := c.byTrace.each(c.ctx, func(b []byte) error { return c.tree.record(b[partLength:]) })
 	if err != nil {
 		return err
@@ -194,50 +195,12 @@ func (c *compiler) group() error {
 
 // read reads one journal.
 func (c *compiler) read(j Source, at position) error {
-	f, err := j.Open()
-	if err != nil {
-		if c.leaveOut(&j, at, err) {
-			return nil
+	progress := func(bytes int64) {
+		if c.opt.Progress != nil {
+			c.opt.Progress(StageRead, c.bytes+bytes, 0)
 		}
-		return fmt.Errorf("journal cannot be opened: %w", err)
 	}
-	defer f.Close() //nolint:errcheck // only read
-	r := journal.NewReader(j.Name, f)
-	for n := 0; ; n++ {
-		if n%1024 == 0 {
-			if c.ctx.Err() != nil {
-				return context.Cause(c.ctx)
-			}
-			if c.opt.Progress != nil {
-				c.opt.Progress(StageRead, c.bytes+r.Offset(), 0)
-			}
-		}
-		b, d, err := r.NextEncoded()
-		if damage := (*journal.Damage)(nil); errors.As(err, &damage) {
-			c.res.DamageCount++
-			c.res.DamageBytes += damage.Bytes
-			if len(c.res.Damage) < maxDamage {
-				c.res.Damage = append(c.res.Damage, *damage)
-			}
-			continue
-		}
-		if errors.Is(err, io.EOF) {
-			torn := r.Torn()
-			c.res.Torn.Records += torn.Records
-			c.res.Torn.Bytes += torn.Bytes
-			if torn.Records > 0 && len(c.res.TornIn) < maxDamage {
-				c.res.TornIn = append(c.res.TornIn, j.Name)
-			}
-			c.bytes += r.Offset()
-			c.res.Journals++
-			return nil
-		}
-		if err != nil {
-			if n == 0 && c.leaveOut(&j, at, err) {
-				return nil
-			}
-			return err
-		}
+	found, err := j.Read(c.ctx, progress, func(b []byte, d *journal.Decoder) error {
 		c.learn(d)
 		trace, span := d.Span.TraceID, d.Span.SpanID
 		if to := d.Joined; !to.IsZero() {
@@ -247,18 +210,32 @@ func (c *compiler) read(j Source, at position) error {
 		}
 		c.key = append(append(appendPart(c.key[:0], trace[:]), trace[:]...), span[:]...)
 		c.key = append(c.key, c.rank(d), byte(255-d.Fields), byte(at)) //nolint:gosec // at most one for each tag
-		if err := c.byTrace.add(c.key, b); err != nil {
-			return err
+		return c.byTrace.add(c.key, b)
+	})
+	c.res.DamageCount += found.DamageCount
+	c.res.DamageBytes += found.DamageBytes
+	c.res.Damage = append(c.res.Damage, found.Damage[:min(len(found.Damage), maxDamage-len(c.res.Damage))]...)
+	switch {
+	case err != nil:
+		return err
+	case found.LeftOut != nil:
+		if at == inCompiled {
+			c.leaveOut(found.LeftOut)
 		}
+		return nil
 	}
+	c.res.Torn.Records += found.Torn.Records
+	c.res.Torn.Bytes += found.Torn.Bytes
+	if found.Torn.Records > 0 && len(c.res.TornIn) < maxDamage {
+		c.res.TornIn = append(c.res.TornIn, j.Name)
+	}
+	c.bytes += found.Bytes
+	c.res.Journals++
+	return nil
 }
 
-// leaveOut reports whether an error is a reason to leave a journal out, and counts it.
-func (c *compiler) leaveOut(j *Source, at position, err error) bool {
-	out, ok := j.LeftOut(err)
-	if !ok || at != inCompiled {
-		return ok
-	}
+// leaveOut counts a journal that was left out.
+func (c *compiler) leaveOut(out *LeftOut) {
 	one, size := lostForeign, lostForeignOf
 	if out.Removed {
 		one, size = lostRemoved, lostRemovedOf
@@ -266,9 +243,8 @@ func (c *compiler) leaveOut(j *Source, at position, err error) bool {
 	c.lost.add(one, 1)
 	c.lost.add(size, out.Bytes)
 	if len(c.res.LeftOut) < maxDamage {
-		c.res.LeftOut = append(c.res.LeftOut, out)
+		c.res.LeftOut = append(c.res.LeftOut, *out)
 	}
-	return true
 }
 
 // rank returns the rank of a record among those of its span, of which the lowest is used, and counts the record by its kind.

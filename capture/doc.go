@@ -17,7 +17,7 @@
 //     span. Each successful leaf becomes a row. A field that the leaf lacks comes from its nearest ancestor. Tokens and the
 //     response id come from an ancestor only if it has no other successful leaf, because otherwise they count several requests.
 //     Leaves of different trees with the same response id and overlapping times are one request, and the shortest of them is the
-//     nearest to the engine. A request that does not begin within its parent was timed by another clock: it gets the parent's
+//     nearest to the engine, unless a server gives that id to several requests: see response.go. A request that does not begin within its parent was timed by another clock: it gets the parent's
 //     beginning, and rows that only such a clock saw are counted. In a tree with a row index, each span with an index is a row of a replay,
 //     and the other spans give no rows. Spans of production with the response id and the time of a replay's request belong to the
 //     replay: a gateway that does not pass the trace context on starts new OTel traces.
@@ -63,6 +63,7 @@
 //
 //   - the ids and the ancestry of one OTel trace (up to [Options].MaxTraceSpans spans, about 200 bytes each), one path of marks, and
 //     the counts of each run;
+//   - 2 KiB for each pair of service and model whose spans report cached tokens, at most 32 MiB;
 //   - the predicted cache, if engines reported cached tokens and the block ids came from them: up to 4 million ids, 200 MB;
 //   - 40 bytes for each prompt that is the beginning of an earlier one and ends within one of its blocks, and 8 bytes for each cell that
 //     prompts with many short messages have in several places.

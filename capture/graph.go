@@ -419,6 +419,7 @@ func (g *grapher) finish() {
 		from := int64(0)
 		for _, b := range s.before {
 			from = max(from, g.steps[b].to)
+			s.Endless = s.Endless || g.steps[b].to <= g.steps[b].from
 		}
 		wait := max(0, s.from-from)
 		s.ToolWait = min(wait, g.toolTime(s, from, from+wait))
@@ -463,13 +464,14 @@ func (g *grapher) concerns(tool int32, s *step) bool {
 // gone is a step that did not become a row. Steps that followed it follow its predecessors instead, or the row that replaces it.
 type gone struct {
 	journal.Step
-	Took int64 // ns; added to the delay of a step that followed only this one
+	Took     int64 // ns; added to the delay of a step that followed only this one
+	Replaced bool  // by a row of the same request, which is its only predecessor
 }
 
 // drop records the step of a request that did not become a row.
 func (c *compiler) drop(r *journal.Inference) {
 	if r.Step.ID != 0 && len(c.gone) < maxGone {
-		c.gone[r.Step.ID] = gone{r.Step, endOf(r) - r.Start}
+		c.gone[r.Step.ID] = gone{Step: r.Step, Took: endOf(r) - r.Start}
 	}
 }
 
@@ -477,7 +479,7 @@ func (c *compiler) drop(r *journal.Inference) {
 func (c *compiler) stands(r *journal.Inference, step journal.Step) {
 	if step.ID != 0 && step.ID != r.Step.ID && len(c.gone) < maxGone {
 		edge := journal.Edge{ID: r.Step.ID, Evidence: mooncake.EvidenceLink}
-		c.gone[step.ID] = gone{Step: journal.Step{ID: step.ID, WaitFor: []journal.Edge{edge}}}
+		c.gone[step.ID] = gone{Step: journal.Step{ID: step.ID, WaitFor: []journal.Edge{edge}}, Replaced: true}
 	}
 }
 
@@ -504,6 +506,7 @@ func (c *compiler) settleStep(s journal.Step) journal.Step {
 		}
 		if len(s.WaitFor) == 1 { // it was the only predecessor
 			s.Delay, s.ToolWait = s.Delay+g.Took+g.Delay, s.ToolWait+g.ToolWait
+			s.Endless = g.Endless || g.Replaced && s.Endless // else the time is known, even if that predecessor has no end
 		}
 	}
 	s.WaitFor = kept[:min(len(kept), mooncake.MaxWaitFor)]
@@ -525,7 +528,9 @@ func (w *writing) step(row *mooncake.Row, s journal.Step) {
 	if len(s.WaitFor) == 0 {
 		return
 	}
-	row.Delay = mooncake.Some(float64(s.Delay) / 1e6)
+	if !s.Endless {
+		row.Delay = mooncake.Some(float64(s.Delay) / 1e6)
+	}
 	if s.ToolWait > 0 {
 		row.ToolWait = mooncake.Some(float64(s.ToolWait) / 1e6)
 	}

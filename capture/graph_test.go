@@ -55,8 +55,12 @@ func edges(rows []*mooncake.Row) []string {
 		}
 		slices.Sort(all)
 		line := fmt.Sprintf("%d: %s", r.OTel.SpanID[7], strings.Join(all, ", "))
-		if len(all) > 0 {
+		switch {
+		case len(all) == 0:
+		case r.Delay.Set:
 			line += fmt.Sprintf("; %g+%g", r.Delay.V, r.ToolWait.V)
+		default:
+			line += fmt.Sprintf("; unknown+%g", r.ToolWait.V)
 		}
 		out = append(out, line)
 	}
@@ -162,6 +166,41 @@ func TestGraph(t *testing.T) {
 			Options{},
 			[]journal.Record{acts(journal.Agent, 1, 9, 0, 0, 100), asked(1, 1, 9, 0, 10), asked(1, 2, 9, 20, 30, failed), asked(1, 3, 9, 35, 40)},
 			[]string{"1: ", "3: 1 parent; 25+0"},
+		},
+		{
+			"after a reply whose end is unknown, the delay is unknown; a tool's time is not",
+			Options{},
+			[]journal.Record{
+				acts(journal.Agent, 1, 9, 0, 0, 100), asked(1, 1, 9, 0, 0), acts(journal.Tool, 1, 8, 9, 12, 18), asked(1, 2, 9, 20, 30), asked(1, 3, 9, 35, 40),
+			},
+			[]string{"1: ", "2: 1 parent; unknown+6", "3: 2 parent; 5+0"},
+		},
+		{
+			"of two replies before, the end of one is unknown",
+			Options{},
+			[]journal.Record{acts(journal.Agent, 1, 9, 0, 0, 100), asked(1, 1, 9, 0, 10), asked(1, 2, 9, 5, 5), asked(1, 3, 9, 20, 30)},
+			[]string{"1: ", "2: ", "3: 1 parent, 2 parent; unknown+0"},
+		},
+		{
+			"a request without an end that is not a row is passed over: the time since the end before it is known",
+			Options{},
+			[]journal.Record{acts(journal.Agent, 1, 9, 0, 0, 100), asked(1, 1, 9, 0, 10), asked(1, 2, 9, 20, 20, noTokens), asked(1, 3, 9, 35, 40)},
+			[]string{"1: ", "3: 1 parent; 25+0"},
+		},
+		{
+			"a request that is passed over followed one without an end",
+			Options{},
+			[]journal.Record{acts(journal.Agent, 1, 9, 0, 0, 100), asked(1, 1, 9, 0, 0), asked(1, 2, 9, 20, 30, noTokens), asked(1, 3, 9, 35, 40)},
+			[]string{"1: ", "3: 1 parent; unknown+0"},
+		},
+		{
+			"a gateway in a trace of its own stands for a client whose end is unknown",
+			Options{},
+			[]journal.Record{
+				acts(journal.Agent, 1, 9, 0, 0, 100), asked(1, 1, 9, 0, 0, response("a"), producerOf(1)), asked(1, 3, 9, 20, 30, response("b"), producerOf(1)),
+				asked(2, 5, 0, 0, 8, response("a"), producerOf(2)), asked(3, 6, 0, 22, 28, response("b"), producerOf(2)),
+			},
+			[]string{"5: ", "6: 5 parent; unknown+0"},
 		},
 		{
 			"a gateway in a trace of its own stands for the client's request",

@@ -22,9 +22,9 @@ type learned struct {
 	Parts     []learnedPart  `json:"parts,omitempty"`
 	Models    []learnedModel `json:"models,omitempty"`
 	ManyNames bool           `json:"many_models,omitempty"`
-	// Exclusive and Skewed are sets; a set with too many elements is nil.
-	Exclusive     []learnedProducer `json:"exclusive,omitempty"`
-	ManyExclusive bool              `json:"many_exclusive,omitempty"`
+	// Producers and Skewed have too many elements if ManyProducers or ManySkewed is true, and are then nil.
+	Producers     []learnedProducer `json:"producers,omitempty"`
+	ManyProducers bool              `json:"many_producers,omitempty"`
 	Skewed        []uint64          `json:"skewed,omitempty"`
 	ManySkewed    bool              `json:"many_skewed,omitempty"`
 	Gone          []gone            `json:"gone,omitempty"`
@@ -43,6 +43,7 @@ type learned struct {
 type learnedPart struct {
 	Partition
 	Spans, Merged int64
+	ByResponse    int64
 	Multi         bool
 	Sums          [4]uint64
 	Lost          []countedLoss
@@ -62,6 +63,7 @@ type learnedModel struct {
 type learnedProducer struct {
 	ID    uint64
 	Model journal.Name
+	Spans counting
 }
 
 type learnedEngine struct {
@@ -100,13 +102,13 @@ func (t tally) join(more []countedLoss) {
 func (c *compiler) learned() *learned {
 	l := &learned{
 		Result: c.res, Lost: c.lost.counted(), Runs: c.runs.sorted(), Nameless: c.runs.nameless,
-		ManyNames: c.models.many, ManyExclusive: c.exclusive == nil, ManySkewed: c.skewed == nil, Skewed: slices.Sorted(maps.Keys(c.skewed)),
+		ManyNames: c.models.many, ManyProducers: c.counting == nil, ManySkewed: c.skewed == nil, Skewed: slices.Sorted(maps.Keys(c.skewed)),
 		ToolCalls: [6]int64{c.toolCalls.agreed, c.toolCalls.added, c.toolCalls.replaced, c.toolCalls.early, c.toolCalls.unknown, c.toolCalls.reused},
 		Prompted:  c.prompted, Replied: c.replied, Unseen: c.unseen, Thinned: c.thinned, CachedCounts: c.cached, Parted: c.parted, Turned: c.turned, IDs: c.ids,
 	}
 	for _, p := range c.list {
 		if p.met {
-			l.Parts = append(l.Parts, learnedPart{p.Partition, p.Spans, p.Merged, p.multi, [4]uint64{p.tokens, p.bytes, p.output, p.outputs}, p.lost.counted()})
+			l.Parts = append(l.Parts, learnedPart{p.Partition, p.Spans, p.Merged, p.MergedByResponse, p.multi, [4]uint64{p.tokens, p.bytes, p.output, p.outputs}, p.lost.counted()})
 		}
 	}
 	for name, m := range c.models.names {
@@ -118,10 +120,10 @@ func (c *compiler) learned() *learned {
 		l.Models = append(l.Models, one)
 	}
 	slices.SortFunc(l.Models, func(a, b learnedModel) int { return compareNamesOf(a.Name, b.Name) })
-	for p := range c.exclusive {
-		l.Exclusive = append(l.Exclusive, learnedProducer{p.id, p.model})
+	for p, spans := range c.counting {
+		l.Producers = append(l.Producers, learnedProducer{p.id, p.model, spans})
 	}
-	slices.SortFunc(l.Exclusive, func(a, b learnedProducer) int {
+	slices.SortFunc(l.Producers, func(a, b learnedProducer) int {
 		return cmp.Or(cmp.Compare(a.ID, b.ID), compareNamesOf(a.Model, b.Model))
 	})
 	for _, id := range slices.Sorted(maps.Keys(c.gone)) {
@@ -150,8 +152,8 @@ func (c *compiler) know(all []*learned, last bool) {
 	c.partition()
 	for _, l := range all {
 		c.models.know(l)
-		c.exclusive = joinSet(c.exclusive, l.ManyExclusive, l.Exclusive, func(p learnedProducer) producer { return producer{p.ID, p.Model} })
-		c.skewed = joinSet(c.skewed, l.ManySkewed, l.Skewed, func(clock uint64) uint64 { return clock })
+		c.counting = joinCounting(c.counting, l)
+		c.skewed = joinClocks(c.skewed, l)
 		c.prompted = c.prompted || l.Prompted
 		c.replied, c.unseen = c.replied || l.Replied, c.unseen || l.Unseen
 		c.thinned, c.parted, c.cached = c.thinned || l.Thinned, c.parted || l.Parted, c.cached || l.CachedCounts
@@ -165,6 +167,7 @@ func (c *compiler) know(all []*learned, last bool) {
 			known.output, known.outputs = known.output+p.Sums[2], known.outputs+p.Sums[3]
 			if last {
 				known.Spans, known.Merged, known.multi = known.Spans+p.Spans, known.Merged+p.Merged, known.multi || p.Multi
+				known.MergedByResponse += p.ByResponse
 				known.lost.join(p.Lost)
 			}
 		}
@@ -184,8 +187,12 @@ func (c *compiler) know(all []*learned, last bool) {
 	}
 }
 
-// forget subtracts the counts that a compiler had before it began. Sets are not changed, which does not matter.
+// forget subtracts the counts that a compiler had before it began. Sets are not changed, which does not matter, except that producers are
+// not said again: only reading adds to them.
 func (l *learned) forget(before *learned) {
+	if before.Producers != nil {
+		l.Producers = nil
+	}
 	for i := range l.Parts {
 		at := slices.IndexFunc(before.Parts, func(p learnedPart) bool { return p.Partition == l.Parts[i].Partition })
 		if at < 0 {
@@ -246,18 +253,37 @@ func (e *engines) know(o learnedEngine) {
 	one.explained, one.foretold = one.explained+o.Explained, one.foretold+o.Foretold
 }
 
-// joinSet adds to a set; nil means too many elements.
-func joinSet[K comparable, V any](set map[K]bool, many bool, more []V, key func(V) K) map[K]bool {
-	if set == nil || many {
+// joinCounting adds producers; nil means too many.
+func joinCounting(all map[producer]counting, l *learned) map[producer]counting {
+	if all == nil || l.ManyProducers {
 		return nil
 	}
-	for _, v := range more {
-		set[key(v)] = true
+	for _, p := range l.Producers {
+		of := producer{p.ID, p.Model}
+		spans := all[of]
+		for _, span := range p.Spans {
+			spans.add(span, span&1 == 1)
+		}
+		all[of] = spans
 	}
-	if len(set) > maxProducers {
+	if len(all) > maxProducers {
 		return nil
 	}
-	return set
+	return all
+}
+
+// joinClocks adds clocks; nil means too many.
+func joinClocks(all map[uint64]bool, l *learned) map[uint64]bool {
+	if all == nil || l.ManySkewed {
+		return nil
+	}
+	for _, clock := range l.Skewed {
+		all[clock] = true
+	}
+	if len(all) > maxClocks {
+		return nil
+	}
+	return all
 }
 
 // add adds counts of records.

@@ -5,13 +5,8 @@ package capture
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
 
-	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -135,36 +130,4 @@ func (o *Options) complete() error {
 		return fmt.Errorf("block size %d must be at most %d", o.BlockSize, mooncake.MaxBlockSize)
 	}
 	return nil
-}
-
-// Source is a journal to compile.
-type Source struct {
-	Name string // for errors
-	Open func() (io.ReadCloser, error)
-	Size int64 // bytes; 0 is unknown. Shards divide the journals by it.
-	// Optional is for files that nobody named, such as all those of a folder: one that turns out not to be a journal, or that was removed
-	// meanwhile, as the retention of a running Collector does, is left out and counted, instead of ending the call with an error.
-	Optional bool
-}
-
-// LeftOut is an optional journal that was not read.
-type LeftOut struct {
-	Journal string `json:"journal"`
-	Bytes   int64  `json:"bytes"` // as far as they are known
-	Removed bool   `json:"removed"`
-	Reason  string `json:"reason"`
-}
-
-// LeftOut returns the journal as one that is left out, if an error is the reason for that: the first error of opening or reading it.
-func (s *Source) LeftOut(err error) (out LeftOut, ok bool) {
-	removed := errors.Is(err, fs.ErrNotExist)
-	if !s.Optional || !removed && !errors.Is(err, journal.ErrNotJournal) {
-		return out, false
-	}
-	return LeftOut{s.Name, s.Size, removed, err.Error()}, true
-}
-
-// FileSource returns the source of a journal file, or of the part of the file that has been written so far.
-func FileSource(name string) Source {
-	return Source{Name: name, Open: func() (io.ReadCloser, error) { return os.Open(name) }} //nolint:gosec // the user names the journal
 }

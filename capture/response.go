@@ -6,15 +6,19 @@ package capture
 import (
 	"cmp"
 	"encoding/binary"
+	"math"
 	"slices"
 
 	"github.com/moonloop/moonloop/capture/journal"
-	"github.com/moonloop/moonloop/mooncake"
 )
 
-// maxShared is the maximum number of spans of one request at one time. A response id that more of them share is ignored, as is one of
-// requests that are certainly different: some servers give the same one to every reply.
-const maxShared = 64
+const (
+	// maxShared is the maximum number of spans of one request at one time. A response id that more of them share is ignored. It is also the
+	// number of spans with one response id, at any time, that are compared with each other.
+	maxShared = 64
+	// maxOrigins is the maximum number of origins of spans with one response id that are told apart.
+	maxOrigins = 32
+)
 
 // responseKey is the length of the key of byResponse: response id, start, trace id, span id. The partition's index follows, then
 // the record.
@@ -41,81 +45,267 @@ func appendTime(dst []byte, t int64) []byte {
 	return binary.BigEndian.AppendUint64(dst, uint64(t)^1<<63) //nolint:gosec // the bit pattern
 }
 
-// cluster is requests of one response id with overlapping times.
-type cluster struct {
+// answer is the requests with one response id, in order of their starts. They are in clusters: those of a cluster overlap in time. Usually a
+// cluster is the spans of one request: of an application, a gateway and an engine.
+//
+// Some servers give the same response id to several requests, or to all. Two spans of one origin show this, unless one is within the other,
+// like those of two gateways in a row, or both are within a span of another origin, like prefill and decode below a proxy. Then a cluster is
+// one request only if it has one span of each origin, if these counted the same prompt, and if its origins occur together in the other
+// clusters, too: of an application and the gateway that records all its requests, the first never has more spans in a cluster than the
+// second. Of two applications, each sometimes has more than the other.
+type answer struct {
 	response journal.Response
-	end      int64
-	alone    *journal.Decoder // the only one so far; most response ids are of one span
-	part     *partition
-	members  []member // all of them, if there are several
-	many     bool     // too many: they are processed separately
+	alone    *journal.Decoder // the only request so far; most response ids are of one span
+	part     *partition       // of that request
+	members  []member         // if there are several: of all clusters; after maxShared of them, of the current cluster
+	from     int              // the first member of the current cluster
+	end      int64            // of the current cluster
+	many     bool             // the current cluster has too many members, which are processed separately
+	reused   bool             // several requests have this response id
+	long     bool             // there were more than maxShared members
+
+	origins []origin
+	crowded bool               // more than maxOrigins
+	met     uint32             // origins in clusters that have ended, by bit
+	exceeds [maxOrigins]uint32 // for each origin, those of which a cluster that has ended has fewer spans
 }
+
+// origin is what records spans: one instrumentation of one service, or, if that is unknown, one clock.
+type origin struct{ producer, clock uint64 }
 
 type member struct {
 	part   *partition
+	start  int64
 	length int64 // ns
 	failed bool
 	row    bool // of a replay
+	first  bool // of its cluster
 	at     slot
 
-	trace    [16]byte
-	producer uint64 // 0: unknown
-	input    mooncake.Opt[int64]
+	origin int // its index; maxOrigins if there are too many
+	input  int64
 }
 
-// differs reports whether two members are certainly different requests: one instrumentation of one service counted different prompts, in
-// different OTel traces.
-func (m *member) differs(o *member) bool {
-	return m.producer != 0 && m.producer == o.producer && m.trace != o.trace && m.input.Set && o.input.Set && m.input.V != o.input.V
+// lasts returns the duration of a span, in ns; that of a span without an end may be any.
+func (m *member) lasts() int64 {
+	if m.length == 0 {
+		return math.MaxInt64
+	}
+	return m.length
 }
 
-// mixed reports whether a cluster has different requests, because a server gives the same response id to all.
-func (cl *cluster) mixed() bool {
-	for i := range cl.members {
-		if slices.ContainsFunc(cl.members[:i], func(o member) bool { return o.differs(&cl.members[i]) }) {
-			return true
+// counts reports whether two spans may have counted the same prompt. Some producers write 0 for unknown.
+func (m *member) counts(o *member) bool {
+	return m.input <= 0 || o.input <= 0 || m.input == o.input
+}
+
+// within reports whether a span begins after another one, and ends before it does.
+func (m *member) within(o *member) bool {
+	return m.start > o.start && m.start+m.length < o.start+o.length
+}
+
+// origin returns the index of a request's origin.
+func (a *answer) origin(r *journal.Inference) int {
+	of := origin{producer: r.Producer}
+	if r.Producer == 0 {
+		of.clock = r.Clock
+	}
+	i := slices.Index(a.origins, of)
+	if i >= 0 {
+		return i
+	}
+	if len(a.origins) == maxOrigins {
+		a.crowded = true
+		return maxOrigins
+	}
+	i = len(a.origins)
+	for other := range i {
+		if a.met&(1<<other) != 0 {
+			a.exceeds[other] |= 1 << i
 		}
 	}
-	return false
+	a.origins = append(a.origins, of)
+	return i
+}
+
+// ended compares how many members each origin has in the current cluster, when it ends.
+func (a *answer) ended() {
+	var counts [maxOrigins + 1]int
+	for _, m := range a.members[a.from:] {
+		counts[m.origin]++
+	}
+	for i := range a.origins {
+		for k := range a.origins {
+			if counts[i] > counts[k] {
+				a.exceeds[i] |= 1 << k
+			}
+		}
+		if counts[i] > 0 {
+			a.met |= 1 << i
+		}
+	}
+}
+
+// compare finds out whether several requests have this response id.
+func (a *answer) compare() {
+	for i := range a.members {
+		m := &a.members[i]
+		for k := range a.members[:i] {
+			o := &a.members[k]
+			if m.origin != o.origin {
+				continue
+			}
+			nested := m.within(o) || o.within(m) || a.around(m, o)
+			if !nested || !m.counts(o) && a.knows(m.origin) {
+				a.reused = true
+				return
+			}
+		}
+	}
+}
+
+// knows reports whether an origin is one producer: spans of unknown producers may be of several, which count differently.
+func (a *answer) knows(origin int) bool {
+	return origin < len(a.origins) && a.origins[origin].producer != 0
+}
+
+// around reports whether two spans of one origin are within one of another origin.
+func (a *answer) around(m, o *member) bool {
+	return slices.ContainsFunc(a.members, func(n member) bool { return n.origin != m.origin && m.within(&n) && o.within(&n) })
+}
+
+// one reports whether a cluster is one request.
+func (a *answer) one(cluster []member) bool {
+	if !a.reused {
+		return true
+	}
+	for i := range cluster {
+		m := &cluster[i]
+		for k := range cluster[:i] {
+			o := &cluster[k]
+			if a.crowded || m.origin == o.origin || !m.counts(o) || a.exceeds[m.origin]&(1<<o.origin) != 0 && a.exceeds[o.origin]&(1<<m.origin) != 0 {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // joinResponses joins requests with the same response id and overlapping times.
 func (c *compiler) joinResponses() error {
-	var cl cluster
+	var a answer
 	d, spare := new(journal.Decoder), new(journal.Decoder)
 	err := c.byResponse.each(c.ctx, func(b []byte) error {
 		p := c.list[binary.BigEndian.Uint32(b[responseKey:])]
 		if err := d.Decode(b[responseKey+responseIndex:]); err != nil {
 			return err
 		}
-		if d.Response != cl.response || d.Start > cl.end {
-			if err := c.join(&cl); err != nil {
+		if d.Response != a.response {
+			if err := c.finishAnswer(&a); err != nil {
 				return err
 			}
-			cl = cluster{response: d.Response, end: endOf(&d.Inference), alone: d, part: p, members: cl.members[:0]}
+			a = answer{response: d.Response, end: endOf(&d.Inference), alone: d, part: p, members: a.members[:0], origins: a.origins[:0]}
 			d, spare = spare, d
 			return nil
 		}
-		cl.end = max(cl.end, endOf(&d.Inference))
-		if cl.many {
-			return c.acceptServed(p, &d.Inference)
-		}
-		if err := c.admit(&cl, p, d); err != nil || len(cl.members) <= maxShared {
-			return err
-		}
-		cl.many = true
-		c.lost.add(lostResponse, 1)
-		return c.separate(&cl, d)
+		return c.nextOfAnswer(&a, p, d)
 	})
 	if err != nil {
 		return err
 	}
-	return c.join(&cl)
+	return c.finishAnswer(&a)
 }
 
-// separate passes on the members of a cluster, each as a request of its own. d is overwritten.
-func (c *compiler) separate(cl *cluster, d *journal.Decoder) error {
-	for _, m := range cl.members {
+// nextOfAnswer adds a request to those with its response id. There is one already.
+func (c *compiler) nextOfAnswer(a *answer, p *partition, d *journal.Decoder) error {
+	if first := a.alone; first != nil {
+		a.alone = nil
+		if err := c.admit(a, a.part, first, true); err != nil {
+			return err
+		}
+	}
+	apart := d.Start > a.end
+	if apart {
+		if err := c.endCluster(a); err != nil {
+			return err
+		}
+	}
+	if a.end = max(a.end, endOf(&d.Inference)); a.many {
+		return c.acceptServed(p, &d.Inference)
+	}
+	if err := c.admit(a, p, d, apart); err != nil {
+		return err
+	}
+	switch {
+	case len(a.members)-a.from > maxShared:
+		if err := c.joinEnded(a); err != nil {
+			return err
+		}
+		c.lost.add(lostResponse, 1)
+		a.many = true
+		err := c.separate(a.members)
+		a.members = a.members[:0]
+		c.tree.pool.reset()
+		return err
+	case len(a.members) > maxShared && !a.long:
+		return c.joinEnded(a)
+	}
+	return nil
+}
+
+// endCluster ends the current cluster.
+func (c *compiler) endCluster(a *answer) error {
+	if a.many {
+		a.many = false
+		return nil
+	}
+	a.ended()
+	a.from = len(a.members)
+	if a.long {
+		return c.joinEnded(a)
+	}
+	return nil
+}
+
+// joinEnded joins the members of clusters that have ended. What the spans so far showed counts.
+func (c *compiler) joinEnded(a *answer) error {
+	if a.long = len(a.members) > maxShared || a.long; a.long {
+		a.reused = true // no request has so many spans
+	} else {
+		a.compare()
+	}
+	for rest := a.members[:a.from]; len(rest) > 0; {
+		n := 1
+		for n < len(rest) && !rest[n].first {
+			n++
+		}
+		if err := c.join(a, rest[:n]); err != nil {
+			return err
+		}
+		rest = rest[n:]
+	}
+	a.members, a.from = slices.Delete(a.members, 0, a.from), 0
+	if len(a.members) == 0 {
+		c.tree.pool.reset() // idle since the last trace
+	}
+	return nil
+}
+
+// finishAnswer joins what is left of the requests with one response id.
+func (c *compiler) finishAnswer(a *answer) error {
+	if a.alone != nil {
+		return c.acceptServed(a.part, &a.alone.Inference)
+	}
+	if err := c.endCluster(a); err != nil {
+		return err
+	}
+	return c.joinEnded(a)
+}
+
+// separate passes on members, each as a request of its own.
+func (c *compiler) separate(members []member) error {
+	d := &c.tree.leaf
+	for _, m := range members {
 		if err := c.loadMember(m, d); err != nil {
 			return err
 		}
@@ -123,23 +313,16 @@ func (c *compiler) separate(cl *cluster, d *journal.Decoder) error {
 			return err
 		}
 	}
-	cl.members = cl.members[:0]
 	return nil
 }
 
-// admit adds a member to a cluster that has one already.
-func (c *compiler) admit(cl *cluster, p *partition, d *journal.Decoder) error {
-	if first := cl.alone; first != nil {
-		cl.alone = nil
-		if err := c.admit(cl, cl.part, first); err != nil {
-			return err
-		}
-	}
+// admit adds a member.
+func (c *compiler) admit(a *answer, p *partition, d *journal.Decoder, first bool) error {
 	c.enc = journal.AppendRecord(c.enc[:0], &d.Inference)
 	at, err := c.tree.pool.put(c.enc)
-	cl.members = append(cl.members, member{
-		part: p, length: endOf(&d.Inference) - d.Start, failed: d.Failed, row: d.Row.Set, at: at,
-		trace: d.Span.TraceID, producer: d.Producer, input: d.InputTokens,
+	a.members = append(a.members, member{
+		part: p, start: d.Start, length: endOf(&d.Inference) - d.Start, failed: d.Failed, row: d.Row.Set, first: first, at: at,
+		origin: a.origin(&d.Inference), input: d.InputTokens.V,
 	})
 	return err
 }
@@ -163,35 +346,34 @@ func (c *compiler) acceptServed(p *partition, r *journal.Inference) error {
 
 // join makes one request of a cluster: the shortest that did not fail, because it is nearest to the engine; missing values come from the
 // next longer one that has them. If a replay made the request, it belongs to the replay, and its row is known.
-func (c *compiler) join(cl *cluster) error {
-	if cl.alone != nil {
-		return c.acceptServed(cl.part, &cl.alone.Inference)
-	}
-	defer c.tree.pool.reset() // idle since the last trace
-	if slices.ContainsFunc(cl.members, func(m member) bool { return m.part.Replay }) {
-		return c.joinReplay(cl)
-	}
-	if cl.mixed() {
+func (c *compiler) join(a *answer, cluster []member) error {
+	switch {
+	case len(cluster) == 1:
+		return c.separate(cluster)
+	case slices.ContainsFunc(cluster, func(m member) bool { return m.part.Replay }):
+		return c.joinReplay(cluster)
+	case !a.one(cluster):
 		c.lost.add(lostMixed, 1)
-		return c.separate(cl, &c.tree.leaf)
+		return c.separate(cluster)
 	}
 	// Sorted by start, trace id and span id before.
-	slices.SortStableFunc(cl.members, func(a, b member) int { return cmp.Compare(a.length, b.length) })
-	best := slices.IndexFunc(cl.members, func(m member) bool { return !m.failed })
+	slices.SortStableFunc(cluster, func(a, b member) int { return cmp.Compare(a.lasts(), b.lasts()) })
+	best := slices.IndexFunc(cluster, func(m member) bool { return !m.failed })
 	if best < 0 {
 		return nil
 	}
 	d, other := &c.tree.leaf, &c.tree.other
-	if err := c.loadMember(cl.members[best], d); err != nil {
+	if err := c.loadMember(cluster[best], d); err != nil {
 		return err
 	}
 	p := c.part(Partition{})
-	for i, m := range cl.members {
+	for i, m := range cluster {
 		if i == best {
 			continue
 		}
 		if !m.failed {
 			p.Merged++
+			p.MergedByResponse++
 		}
 		if err := c.loadMember(m, other); err != nil {
 			return err
@@ -202,7 +384,7 @@ func (c *compiler) join(cl *cluster) error {
 		}
 		complete(d, &other.Inference)
 	}
-	for _, m := range cl.members {
+	for _, m := range cluster {
 		if err := c.loadMember(m, other); err != nil {
 			return err
 		}
@@ -214,13 +396,13 @@ func (c *compiler) join(cl *cluster) error {
 
 // joinReplay passes on the rows of a replay. Spans of the same requests that counted as production, because a gateway or an engine did not
 // continue the replay's trace, become spans of the replay: no user sent these requests.
-func (c *compiler) joinReplay(cl *cluster) error {
+func (c *compiler) joinReplay(cluster []member) error {
 	d := &c.tree.leaf
-	of, row := cl.members[slices.IndexFunc(cl.members, func(m member) bool { return m.part.Replay })].part, false
-	for _, m := range cl.members {
+	of, row := cluster[slices.IndexFunc(cluster, func(m member) bool { return m.part.Replay })].part, false
+	for _, m := range cluster {
 		row = row || m.row
 	}
-	for _, m := range cl.members {
+	for _, m := range cluster {
 		if !m.part.Replay {
 			c.move(m, of, row)
 			continue
@@ -251,6 +433,7 @@ func (c *compiler) move(m member, to *partition, row bool) {
 		to.lost.add(lostFailed, 1)
 	default:
 		to.Merged++
+		to.MergedByResponse++
 	}
 }
 

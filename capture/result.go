@@ -50,6 +50,9 @@ type TraceResult struct {
 	Spans int64 `json:"spans"`
 	// Merged is the number of inference spans that describe a request for which another span became the row.
 	Merged int64 `json:"merged"`
+	// MergedByResponse is the number of those merged spans that were found by their response id and their time, because they are not below
+	// each other in one OTel trace.
+	MergedByResponse int64 `json:"merged_by_response_id"`
 }
 
 // loss is a reason for dropping something.
@@ -93,7 +96,8 @@ var (
 	lostMixed      = loss{"response ids", "shared by different requests"}
 	lostRawPrompts = loss{"prompts", "span not annotated"}
 	lostObserved   = loss{"observed cached tokens", "more than the prompt has"}
-	lostExclusive  = loss{"prompt token counts", "cached tokens were added, because a span of the same service and model shows that its counts exclude them"}
+	lostExclusive  = loss{"prompt token counts", "cached tokens were added, because other spans of the same service and model show that its counts exclude them"}
+	lostUnlike     = loss{"prompt token counts", "cached tokens were added to these only: too few spans of the same service and model have more cached tokens than prompt tokens"}
 	lostRemote     = loss{"prompts", "a part is at the server only"}
 	lostHidden     = loss{"prompts", "more tokens than the text has bytes"}
 	lostClock      = loss{"arrivals", "by a clock that differs from those of clients"}

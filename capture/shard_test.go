@@ -44,7 +44,7 @@ func everything(t *testing.T, thin bool) []journal.Record {
 	for i := range uint64(40) {
 		records = append(records, call(1<<33+i, 1, 0, int64(i), tokens(700, 5), cached(600), func(r *journal.Inference) {
 			r.Model, r.Producer, r.Clock = name(t, "dated"), 3+i%2, 7
-			if r.Answered = name(t, "dated-2025-01-02"); i == 17 {
+			if r.Answered = name(t, "dated-2025-01-02"); i == 17 || i == 19 {
 				r.Exclusive = true
 			}
 		}), call(1<<33+i, 2, 1, int64(i)+9000, tokens(700, 5), func(r *journal.Inference) { r.Clock = 8 }))

@@ -119,8 +119,8 @@ func (t *tree) record(b []byte) error {
 	if err := d.Decode(payload); err != nil {
 		return err // cannot happen: the journal's reader has decoded it
 	}
-	if t.c.whole(d) && !beside {
-		t.c.list[0].lost.add(lostExclusive, 1) // of production: replays are not completed
+	if l := t.c.whole(d); l != (loss{}) && !beside {
+		t.c.list[0].lost.add(l, 1) // of production: replays are not completed
 	}
 	if t.large {
 		return t.single()

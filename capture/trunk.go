@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"slices"
 
@@ -87,45 +86,23 @@ type trunkReader struct {
 }
 
 func (t *trunkReader) read(ctx context.Context, j Source) error {
-	f, err := j.Open()
-	if out, ok := j.LeftOut(err); ok {
-		t.res.LeftOut = append(t.res.LeftOut, out)
-		return nil
+	progress := func(bytes int64) {
+		if t.opt.Progress != nil {
+			t.opt.Progress(t.bytes + bytes)
+		}
 	}
-	if err != nil {
-		return fmt.Errorf("journal cannot be opened: %w", err)
-	}
-	defer f.Close() //nolint:errcheck // only read
-	r := journal.NewReader(j.Name, f)
-	for n := 0; ; n++ {
-		if n%1024 == 0 {
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			if t.opt.Progress != nil {
-				t.opt.Progress(t.bytes + r.Offset())
-			}
-		}
-		_, d, err := r.NextEncoded()
-		if _, damaged := errors.AsType[*journal.Damage](err); damaged {
-			t.res.Damage++
-			continue
-		}
-		if errors.Is(err, io.EOF) {
-			t.bytes += r.Offset()
-			return nil
-		}
-		if out, ok := j.LeftOut(err); ok && n == 0 {
-			t.res.LeftOut = append(t.res.LeftOut, out)
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+	found, err := j.Read(ctx, progress, func(_ []byte, d *journal.Decoder) error {
 		if d.Run.IsZero() && !d.Row.Set {
 			t.draw(&d.Prompt)
 		}
+		return nil
+	})
+	t.res.Damage += found.DamageCount
+	t.bytes += found.Bytes
+	if found.LeftOut != nil {
+		t.res.LeftOut = append(t.res.LeftOut, *found.LeftOut)
 	}
+	return err
 }
 
 // draw selects a prompt with the right probability (reservoir sampling; Vitter's algorithm R, 1985).

@@ -42,6 +42,7 @@ type cacheConnector struct {
 	started pcommon.Timestamp
 	streams map[streamKey]*stream
 	order   []*stream        // in order of appearance, for metrics in a stable order
+	expired int64            // streams that were removed
 	rest    map[string]int64 // requests without a stream, by result
 	recent  recency
 }
@@ -200,10 +201,11 @@ func (c *cacheConnector) consume(td ptrace.Traces, tenant string) error {
 // add counts a request under its result, and analyses it if it can be.
 func (c *cacheConnector) add(r *journal.Inference, tenant string, now time.Time) {
 	key := streamKey{r.Model.String(), tenant}
-	result := c.result(r)
+	p := promptOf(r)
+	result := c.result(r, &p)
 	if result == resultAnalysed {
-		if s := c.stream(key); s != nil {
-			s.add(r, now)
+		if s := c.stream(key, now); s != nil {
+			s.add(r, &p, now)
 		} else {
 			result = resultStreams
 		}
@@ -216,18 +218,17 @@ func (c *cacheConnector) add(r *journal.Inference, tenant string, now time.Time)
 }
 
 // result returns the result of a request, as long as there are not too many streams.
-func (c *cacheConnector) result(r *journal.Inference) string {
-	tokens, b, known := prompt(r)
+func (c *cacheConnector) result(r *journal.Inference, p *prompt) string {
 	switch {
 	case !r.Run.IsZero() && !c.config.Replays:
 		return resultReplay
 	case r.Failed:
 		return resultFailed
-	case tokens <= 0:
+	case p.tokens <= 0:
 		return resultNoTokens
-	case !known:
+	case !p.known:
 		return resultNoPrompt
-	case c.seen(r, tokens, &b):
+	case c.seen(r, p):
 		return resultDuplicate
 	}
 	return resultAnalysed
@@ -235,13 +236,13 @@ func (c *cacheConnector) result(r *journal.Inference) string {
 
 // stream returns the stream of a request that will be analysed; nil if there are too many. Other requests make no stream: the names of models
 // that do not exist, in requests that failed, would use up the limit.
-func (c *cacheConnector) stream(key streamKey) *stream {
+func (c *cacheConnector) stream(key streamKey, now time.Time) *stream {
 	s := c.streams[key]
 	if s != nil || len(c.streams) >= c.config.MaxStreams {
 		return s
 	}
 	s = &stream{
-		streamKey: key, results: map[string]int64{},
+		streamKey: key, started: pcommon.NewTimestampFromTime(now), results: map[string]int64{},
 		reuse: stats.NewReuse(stats.ReuseOptions{Rate: c.config.SamplingRatio, MaxBlocks: c.config.MaxBlocks}),
 	}
 	if i := slices.IndexFunc(c.config.Models, func(m ModelConfig) bool { return m.matches(key.model) }); i >= 0 {
@@ -252,15 +253,29 @@ func (c *cacheConnector) stream(key streamKey) *stream {
 	return s
 }
 
+// expire removes the streams without an analysed request since a time, before which their blocks are forgotten, too. So a model that is no
+// longer used makes room for another one.
+func (c *cacheConnector) expire(before time.Time) {
+	streams := len(c.order)
+	c.order = slices.DeleteFunc(c.order, func(s *stream) bool {
+		if !s.last.Before(before) {
+			return false
+		}
+		delete(c.streams, s.streamKey)
+		return true
+	})
+	c.expired += int64(streams - len(c.order))
+}
+
 // seen reports whether a span of the same request came earlier: applications, gateways and engines each record one. A span that cannot be
 // analysed is not remembered, because another span of the same request may have what it lacks.
-func (c *cacheConnector) seen(r *journal.Inference, tokens int64, b *blocks) bool {
+func (c *cacheConnector) seen(r *journal.Inference, p *prompt) bool {
 	trace := binary.LittleEndian.Uint64(r.Span.TraceID[:]) + binary.LittleEndian.Uint64(r.Span.TraceID[8:])
-	prompt := splitmix.Mix(b.all + uint64(len(b.ids)))
+	prompt := splitmix.Mix(p.all + uint64(len(p.ids)))
 	s := sighting{
 		start: r.Start, end: r.End,
 		//nolint:gosec // parts of hashes; tokens are only compared
-		producer: uint32(r.Producer), trace: uint32(splitmix.Mix(trace)), prompt: uint32(prompt), tokens: uint32(tokens),
+		producer: uint32(r.Producer), trace: uint32(splitmix.Mix(trace)), prompt: uint32(prompt), tokens: uint32(p.tokens),
 	}
 	before := false
 	if r.Response != (journal.Response{}) {

@@ -211,7 +211,7 @@ func TestOnlyAnalysedRequestsTakeAStream(t *testing.T) {
 		request{ids: []uint64{1}, model: "uncounted", response: "c", cached: -1},
 		request{tokens: 512, model: "bare", response: "d", cached: -1},
 	)))
-	want := map[string]float64{}
+	want := map[string]float64{"mooncake.cache.potential.expired": 0}
 	for _, result := range []string{"failed", "replay", "no_tokens", "no_prompt"} {
 		want["mooncake.cache.potential.requests "+result] = 1
 	}
@@ -284,6 +284,77 @@ func TestWindow(t *testing.T) {
 	assert.InDelta(t, 0, ratio(1, 2, "d"), 0, "and after a day all is forgotten")
 	now = now.Add(time.Minute)
 	assert.InDelta(t, 1, ratio(1, 2, "e"), 0)
+}
+
+// A model without requests makes room for another one after the retention time. If it comes back, it begins again.
+func TestStreamsExpire(t *testing.T) {
+	c, sink := start(t, func(c *Config) { c.MaxStreams, c.Retention, c.Window = 2, 2*time.Hour, time.Hour })
+	now := time.Unix(1_800_000_000, 0)
+	c.clock = func() time.Time { return now }
+	next := 0
+	send := func(models ...string) map[string]float64 {
+		for _, m := range models {
+			next++
+			require.NoError(t, c.ConsumeTraces(t.Context(), spans(request{ids: []uint64{1}, tokens: 512, model: m, response: fmt.Sprint(next), cached: -1})))
+		}
+		return points(t, c, sink)
+	}
+	got := send("old", "new", "third")
+	assert.InDelta(t, 1, got["mooncake.cache.potential.requests too_many"], 0)
+	assert.InDelta(t, 0, got["mooncake.cache.potential.expired"], 0)
+	now = now.Add(time.Hour)
+	send("new")
+	now = now.Add(time.Hour)
+	assert.Contains(t, send(), "mooncake.cache.potential.requests old analysed", "not before the time has passed")
+	now = now.Add(time.Second)
+	got = send()
+	assert.NotContains(t, got, "mooncake.cache.potential.requests old analysed")
+	assert.InDelta(t, 2, got["mooncake.cache.potential.requests new analysed"], 0)
+	assert.InDelta(t, 1, got["mooncake.cache.potential.expired"], 0)
+	got = send("third", "old")
+	assert.InDelta(t, 1, got["mooncake.cache.potential.requests third analysed"], 0)
+	assert.InDelta(t, 2, got["mooncake.cache.potential.requests too_many"], 0)
+	now = now.Add(3 * time.Hour)
+	got = send()
+	assert.InDelta(t, 3, got["mooncake.cache.potential.expired"], 0, "all of them")
+	got = send("old")
+	assert.InDelta(t, 1, got["mooncake.cache.potential.requests old analysed"], 0)
+	for _, m := range sink.AllMetrics()[0].ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().All() {
+		if m.Name() == semconv.CachePotentialPromptTokens.Name {
+			assert.Equal(t, now.UTC(), m.Sum().DataPoints().At(0).StartTimestamp().AsTime(), "its counters begin again")
+		}
+	}
+}
+
+// While no block of the prompts is in the sample, hit ratios, knee and working set are unknown, not 0.
+func TestNothingSampled(t *testing.T) {
+	c, sink := start(t, func(c *Config) {
+		c.SamplingRatio, c.Capacities = 0.001, []int64{1024}
+		c.Models = []ModelConfig{{Model: "*", KVBytesPerToken: 2}}
+	})
+	send := func(response string, ids ...uint64) map[string]float64 {
+		require.NoError(t, c.ConsumeTraces(t.Context(), spans(request{ids: ids, tokens: 512 * int64(len(ids)), model: "m", response: response, cached: -1})))
+		return points(t, c, sink)
+	}
+	got := send("a", 1, 2, 3)
+	require.InDelta(t, 0, got["mooncake.cache.potential.blocks m"], 0, "the test needs blocks outside the sample")
+	assert.InDelta(t, 1, got["mooncake.cache.potential.requests m analysed"], 0)
+	figures := []string{"hit_ratio m infinite", "hit_ratio m 1024", "knee m", "knee.size m", "working_set m", "working_set.size m"}
+	for _, figure := range figures {
+		assert.NotContains(t, got, "mooncake.cache.potential."+figure)
+	}
+	many := make([]uint64, 10_000)
+	for i := range many {
+		many[i] = uint64(10 + i)
+	}
+	got = send("b", many...)
+	require.NotZero(t, got["mooncake.cache.potential.blocks m"])
+	for _, figure := range figures {
+		if figure != "hit_ratio m 1024" { // the sample is too small for that size
+			assert.Contains(t, got, "mooncake.cache.potential."+figure)
+		}
+	}
+	assert.InDelta(t, 0, got["mooncake.cache.potential.hit_ratio m infinite"], 0, "and now 0 is known")
 }
 
 func BenchmarkConsume(b *testing.B) {

@@ -71,6 +71,7 @@ func (b *book) point(p pmetric.NumberDataPoint, s *stream, more []string) {
 	p.SetStartTimestamp(b.started)
 	p.SetTimestamp(b.asOf)
 	if s != nil {
+		p.SetStartTimestamp(s.started)
 		p.Attributes().PutStr(semconv.GenAIRequestModel, s.model)
 		if s.tenant != "" {
 			p.Attributes().PutStr(semconv.CacheTenant, s.tenant)
@@ -81,10 +82,11 @@ func (b *book) point(p pmetric.NumberDataPoint, s *stream, more []string) {
 	}
 }
 
-// metrics returns all metrics at a time, and lets estimators forget old blocks.
+// metrics returns all metrics at a time, removes streams that have expired, and lets estimators forget old blocks.
 func (c *cacheConnector) metrics(now time.Time) pmetric.Metrics {
 	all := pmetric.NewMetrics()
-	if len(c.order) == 0 && len(c.rest) == 0 {
+	c.expire(now.Add(-c.config.Retention))
+	if len(c.order) == 0 && len(c.rest) == 0 && c.expired == 0 {
 		return all
 	}
 	scope := all.ResourceMetrics().AppendEmpty().ScopeMetrics().AppendEmpty()
@@ -99,24 +101,20 @@ func (c *cacheConnector) metrics(now time.Time) pmetric.Metrics {
 			b.sum(&semconv.CachePotentialRequests, n, nil, semconv.CacheRequestResult, result)
 		}
 	}
+	b.sum(&semconv.CachePotentialExpired, c.expired, nil)
 	return all
 }
 
 // report adds the metrics of a stream.
 func (c *cacheConnector) report(b *book, s *stream, hits stats.Hits) {
-	for _, capacity := range c.config.Capacities {
-		if !s.reuse.Resolves(float64(capacity)) {
-			continue // a missing figure is better than a wrong one
-		}
-		b.gauge(&semconv.CachePotentialHitRatio, hits.Rate(float64(capacity)), s, semconv.CacheCapacity, strconv.FormatInt(capacity, 10))
+	if hits.Sampled() {
+		c.reportHits(b, s, hits)
 	}
-	b.gauge(&semconv.CachePotentialHitRatio, hits.Rate(math.Inf(1)), s, semconv.CacheCapacity, infinite)
-	knee, set := hits.Knee(stats.KneeShare), s.reuse.WorkingSet()
-	b.gauge(&semconv.CachePotentialKnee, knee, s)
-	b.gauge(&semconv.CachePotentialWorkingSet, set, s)
-	if s.kvBytes > 0 {
-		b.gauge(&semconv.CachePotentialKneeSize, knee*float64(s.kvBytes), s)
-		b.gauge(&semconv.CachePotentialWorkingSetSize, set*float64(s.kvBytes), s)
+	if set := s.reuse.WorkingSet(); s.reuse.Blocks() > 0 || hits.Sampled() {
+		b.gauge(&semconv.CachePotentialWorkingSet, set, s)
+		if s.kvBytes > 0 {
+			b.gauge(&semconv.CachePotentialWorkingSetSize, set*float64(s.kvBytes), s)
+		}
 	}
 	b.sum(&semconv.CachePotentialPromptTokens, s.promptTokens, s)
 	b.sum(&semconv.CachePotentialReportedTokens, s.reportedTokens, s)
@@ -130,5 +128,21 @@ func (c *cacheConnector) report(b *book, s *stream, hits stats.Hits) {
 		id := fmt.Sprintf("%016x", p.ID)
 		b.gauge(&semconv.CachePotentialPrefixRequests, float64(p.References), s, semconv.CachePrefix, id)
 		b.gauge(&semconv.CachePotentialPrefixTokens, p.Tokens, s, semconv.CachePrefix, id)
+	}
+}
+
+// reportHits adds the figures of hits. A missing figure is better than a wrong one.
+func (c *cacheConnector) reportHits(b *book, s *stream, hits stats.Hits) {
+	for _, capacity := range c.config.Capacities {
+		if !s.reuse.Resolves(float64(capacity)) {
+			continue
+		}
+		b.gauge(&semconv.CachePotentialHitRatio, hits.Rate(float64(capacity)), s, semconv.CacheCapacity, strconv.FormatInt(capacity, 10))
+	}
+	b.gauge(&semconv.CachePotentialHitRatio, hits.Rate(math.Inf(1)), s, semconv.CacheCapacity, infinite)
+	knee := hits.Knee(stats.KneeShare)
+	b.gauge(&semconv.CachePotentialKnee, knee, s)
+	if s.kvBytes > 0 {
+		b.gauge(&semconv.CachePotentialKneeSize, knee*float64(s.kvBytes), s)
 	}
 }

@@ -6,6 +6,8 @@ package connector
 import (
 	"time"
 
+	"go.opentelemetry.io/collector/pdata/pcommon"
+
 	"github.com/moonloop/moonloop/blockhash"
 	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/mooncake/stats"
@@ -17,6 +19,8 @@ type streamKey struct{ model, tenant string }
 // stream is the traffic of one model, and of one tenant if tenants are distinguished.
 type stream struct {
 	streamKey
+	started pcommon.Timestamp // of its counters: a model that comes back after it expired begins again
+	last    time.Time         // of its last analysed request
 	reuse   *stats.Reuse
 	kvBytes int64 // of a token; 0: not known
 
@@ -46,37 +50,39 @@ const (
 )
 
 // add analyses a request, whose prompt and tokens are known.
-func (s *stream) add(r *journal.Inference, now time.Time) {
-	tokens, blocks, _ := prompt(r)
-	s.reuse.Add(blocks.ids, blocks.size, float64(tokens), now.UnixNano())
-	s.promptTokens += tokens
+func (s *stream) add(r *journal.Inference, p *prompt, now time.Time) {
+	s.last = now
+	s.reuse.Add(p.ids, p.size, float64(p.tokens), now.UnixNano())
+	s.promptTokens += p.tokens
 	if r.CachedTokens.Set {
-		s.reportedTokens += min(r.CachedTokens.V, tokens)
-		s.reportedOf += tokens
+		s.reportedTokens += min(r.CachedTokens.V, p.tokens)
+		s.reportedOf += p.tokens
 	}
 }
 
-// blocks are the blocks of a prompt, and a value for the whole prompt.
-type blocks struct {
-	ids  []uint64
-	size float64 // tokens of each block except the last
-	all  uint64
+// prompt is what is known of a request's prompt.
+type prompt struct {
+	tokens int64 // 0 or less: unknown
+	known  bool  // more than its length is known
+	ids    []uint64
+	size   float64 // tokens of each block except the last
+	all    uint64  // identifies the whole prompt
 }
 
-// prompt returns the number of tokens of a prompt, and its blocks: the engine's or tokenizer's, else the cells of its text, whose size in
-// tokens is the prompt's average. A text shorter than a cell has no block. known is false if only the length of the prompt is known.
-func prompt(r *journal.Inference) (tokens int64, b blocks, known bool) {
-	tokens = r.InputTokens.V
+// promptOf returns the prompt of a request. Its blocks are the engine's or tokenizer's, else the cells of its text, whose size in tokens is
+// the prompt's average. A text shorter than a cell has no block.
+func promptOf(r *journal.Inference) prompt {
+	tokens := r.InputTokens.V
 	if !r.InputTokens.Set {
 		tokens = r.InputLength.V // of a replayed row; 0 if there is none
 	}
 	switch {
 	case len(r.HashIDs) > 0 && r.BlockSize > 0:
-		return tokens, blocks{r.HashIDs, float64(r.BlockSize), r.HashIDs[len(r.HashIDs)-1]}, true
+		return prompt{tokens, true, r.HashIDs, float64(r.BlockSize), r.HashIDs[len(r.HashIDs)-1]}
 	case r.Chain.Bytes > 0:
-		return tokens, blocks{r.Chain.Cells, float64(tokens) * blockhash.CellSize / float64(r.Chain.Bytes), r.Chain.Tail}, true
+		return prompt{tokens, true, r.Chain.Cells, float64(tokens) * blockhash.CellSize / float64(r.Chain.Bytes), r.Chain.Tail}
 	}
-	return tokens, blocks{}, false
+	return prompt{tokens: tokens}
 }
 
 // recent returns the hits within the window, and stores the current state for later.

@@ -95,7 +95,7 @@ func TestShapes(t *testing.T) {
 		{file: "nested", rows: []seen{{0, 3038, 20, ids(0, 6), ""}, {100, 1211, 3, ids(6, 3), ""}}, identity: "text"},
 		{
 			file: "anthropic", rows: common(true), identity: "text",
-			lost: []mooncake.Dropped{{What: "prompt token counts", Reason: "cached tokens were added, because a span of the same service and model shows that its counts exclude them", Count: 1}},
+			lost: []mooncake.Dropped{{What: "prompt token counts", Reason: "cached tokens were added, because other spans of the same service and model show that its counts exclude them", Count: 1}},
 		},
 		{
 			file: "est", rows: estimated, identity: "text", change: func(o *convert.Options) { o.Compile.MissingTokens = capture.MissingEstimate },

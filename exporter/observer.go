@@ -57,7 +57,7 @@ func (o *observer) Compiled(c segment.Compilation) {
 	for _, t := range c.Result.Traces {
 		o.rows(ctx, t)
 		o.log.Info("segment is compiled", zap.String("segment", c.Segment), zap.Stringer("run", t.Run), zap.Int64("rows", t.Meta.Rows),
-			zap.Int64("merged", t.Merged), zap.Any("dropped", t.Meta.Dropped), zap.Duration("took", c.Took))
+			zap.Int64("merged", t.Merged), zap.Int64("merged_by_response_id", t.MergedByResponse), zap.Any("dropped", t.Meta.Dropped), zap.Duration("took", c.Took))
 	}
 	if torn := c.Result.Torn; torn.Records > 0 {
 		o.log.Warn("segment has writes that were cut off, either before they were acknowledged (by a crash or a full disk) or later (by damage)",

@@ -11,10 +11,12 @@ import (
 	"sync"
 
 	"go.opentelemetry.io/collector/component"
+	"go.opentelemetry.io/collector/config/confighttp"
 	"go.opentelemetry.io/collector/config/configmiddleware"
 	"go.opentelemetry.io/collector/config/configoptional"
 	"go.opentelemetry.io/collector/consumer"
 	"go.opentelemetry.io/collector/consumer/consumererror"
+	"go.opentelemetry.io/collector/extension/extensionauth"
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/pmetric"
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -113,27 +115,31 @@ func (r *mooncakeReceiver) listen(ctx context.Context, host component.Host) erro
 	return nil
 }
 
-// admission returns the configuration of the stock receiver with a gate before its decoders, and a host with the gate. It does not change
-// the given configuration.
+// admission returns the configuration of the stock receiver with a gate before its decoders, and a host with the gate and with authenticators
+// that count what they refuse. It does not change the given configuration.
 func (r *mooncakeReceiver) admission(host component.Host) (*otlpreceiver.Config, component.Host) {
 	server := r.config.OTLP
 	var opt admission.Options
-	gateID := component.NewIDWithName(metadata.Type, "admission")
-	last := configmiddleware.Config{ID: gateID}
-	var authenticators []component.ID
+	ids := admission.HostOptions{Gate: component.NewIDWithName(metadata.Type, "admission"), Entrance: component.NewIDWithName(metadata.Type, "entrance")}
+	last := configmiddleware.Config{ID: ids.Gate}
 	if server.Protocols.GRPC.HasValue() {
 		grpc := *server.Protocols.GRPC.Get()
 		grpc.Middlewares = append(slices.Clone(grpc.Middlewares), last)
 		if auth := grpc.Auth.Get(); auth != nil {
-			authenticators = append(authenticators, auth.AuthenticatorID)
+			ids.GRPC = auth.AuthenticatorID
 		}
 		server.Protocols.GRPC = configoptional.Some(grpc)
 	}
 	if server.Protocols.HTTP.HasValue() {
 		http := *server.Protocols.HTTP.Get()
 		http.ServerConfig.Middlewares = append(slices.Clone(http.ServerConfig.Middlewares), last)
-		if auth := http.ServerConfig.Auth.Get(); auth != nil && !slices.Contains(authenticators, auth.Config.AuthenticatorID) {
-			authenticators = append(authenticators, auth.Config.AuthenticatorID)
+		var auth confighttp.AuthConfig
+		if configured := http.ServerConfig.Auth.Get(); configured != nil {
+			auth, ids.HTTP = *configured, configured.Config.AuthenticatorID
+		}
+		if _, ok := host.GetExtensions()[ids.HTTP].(extensionauth.Server); ok || ids.HTTP == (component.ID{}) { // else the server says what is wrong
+			auth.Config.AuthenticatorID = ids.Entrance
+			http.ServerConfig.Auth = configoptional.Some(auth)
 		}
 		if http.ServerConfig.ReadTimeout <= 0 { // also limits requests that never reach the gate
 			http.ServerConfig.ReadTimeout = r.config.Admission.ReadTimeout
@@ -145,7 +151,7 @@ func (r *mooncakeReceiver) admission(host component.Host) (*otlpreceiver.Config,
 	opt.Limit, opt.GRPCTimeout = r.config.Admission.bytes(&server), r.config.Admission.ReadTimeout
 	opt.Refused = func(why admission.Reason) { r.refused(why, 1) }
 	r.gate = admission.NewGate(opt)
-	return &server, admission.NewHost(host, gateID, r.gate, authenticators...)
+	return &server, admission.NewHost(host, r.gate, ids)
 }
 
 // refused counts requests that the gate refused.

@@ -11,6 +11,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"strings"
@@ -181,9 +182,9 @@ func TestReadTimeout(t *testing.T) {
 	var reply []byte
 	require.Equal(t, codes.DeadlineExceeded, status.Code(second.RecvMsg(&reply)))
 	require.Eventually(t, func() bool {
-		return counts(tel, "refused_requests")["slow"] == 4
+		return counts(tel, "refused_requests")["slow"] == 5
 	}, time.Minute, 10*time.Millisecond)
-	requireCounts(t, tel, "refused_requests", "slow", 4)
+	requireCounts(t, tel, "refused_requests", "slow", 5) // all except the one that is not of OTLP
 }
 
 // TestReadTimeoutEndsWithTheBody: a sender that waits for the journal is not disconnected because of the deadline for the body.
@@ -246,6 +247,64 @@ func TestContentType(t *testing.T) {
 		require.Contains(t, string(said), "application/json, application/x-protobuf", sent)
 	}
 	requireCounts(t, tel, "refused_requests", "media_type", 4)
+}
+
+// TestContentEncoding: a request that the server cannot decompress is refused before it reaches the gate, and counted, once.
+func TestContentEncoding(t *testing.T) {
+	cfg := testConfig(t)
+	tel := componenttest.NewTelemetry()
+	t.Cleanup(func() { _ = tel.Shutdown(context.Background()) })
+	sink := new(consumertest.TracesSink)
+	start(t, NewFactory(), metadatatest.NewSettings(tel), cfg, sink, nil)
+	body, err := ptraceotlp.NewExportRequestFromTraces(inference()).MarshalJSON()
+	require.NoError(t, err)
+	whole := gzipped(t, string(body))
+	for i, c := range []struct {
+		encoding string
+		body     []byte
+		status   int
+		refused  []any
+	}{
+		{"gzip", whole, 400, []any{"malformed", 1}}, // its end is missing
+		{"br", body, 400, []any{"malformed", 1, "encoding", 1}},
+		{"gzip", body, 400, []any{"malformed", 1, "encoding", 2}},
+		{"gzip, gzip", whole, 400, []any{"malformed", 1, "encoding", 3}},
+		{"", body, 200, []any{"malformed", 1, "encoding", 3}},
+	} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+cfg.OTLP.Protocols.HTTP.Get().ServerConfig.NetAddr.Endpoint+"/v1/traces", bytes.NewReader(c.body))
+		require.NoError(t, err)
+		request.Header.Set("Content-Type", "application/json")
+		if c.encoding != "" {
+			request.Header.Set("Content-Encoding", c.encoding)
+		}
+		reply, err := http.DefaultClient.Do(request)
+		require.NoError(t, err)
+		require.NoError(t, reply.Body.Close())
+		require.Equal(t, c.status, reply.StatusCode, "request %d", i)
+		want := map[string]int{}
+		for i := 0; i < len(c.refused); i += 2 {
+			want[c.refused[i].(string)] = c.refused[i+1].(int)
+		}
+		require.Eventually(t, func() bool { return maps.Equal(want, counts(tel, "refused_requests")) }, time.Minute, time.Millisecond, "request %d", i) // counted after its answer
+	}
+
+	// A client of gRPC would refuse a compression that is unknown here.
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	transport := &http.Transport{Protocols: protocols}
+	t.Cleanup(transport.CloseIdleConnections)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+cfg.OTLP.Protocols.GRPC.Get().NetAddr.Endpoint+methodTraces, bytes.NewReader([]byte{1, 0, 0, 0, 1, 0}))
+	require.NoError(t, err)
+	request.Header.Set("Content-Type", "application/grpc")
+	request.Header.Set("Grpc-Encoding", "br")
+	reply, err := transport.RoundTrip(request)
+	require.NoError(t, err)
+	_, err = io.Copy(io.Discard, reply.Body)
+	require.NoError(t, err)
+	require.NoError(t, reply.Body.Close())
+	require.Equal(t, "12", reply.Header.Get("Grpc-Status")+reply.Trailer.Get("Grpc-Status"), "Unimplemented")
+	require.Eventually(t, func() bool { return counts(tel, "refused_requests")["encoding"] == 4 }, time.Minute, time.Millisecond)
+	require.Equal(t, inference().SpanCount(), sink.SpanCount())
 }
 
 func gzipped(t *testing.T, text string) []byte {

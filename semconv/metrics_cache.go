@@ -51,6 +51,11 @@ var (
 		Name: "mooncake.cache.potential.requests", Unit: "{request}",
 		Description: "Requests, by whether they were analysed, or the reason why not; those with their prompt in log records are not",
 	}
+	// CachePotentialExpired is a counter.
+	CachePotentialExpired = Metric{
+		Name: "mooncake.cache.potential.expired", Unit: "1",
+		Description: "Models, or pairs of model and tenant, whose metrics ended because no request was analysed within the retention time",
+	}
 	// CachePotentialSamplingRatio is a gauge, 0 to 1.
 	CachePotentialSamplingRatio = Metric{
 		Name: "mooncake.cache.potential.sampling_ratio", Unit: "1",

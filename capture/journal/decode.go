@@ -470,6 +470,9 @@ func (p *parser) step() Step {
 		s.WaitFor = append(s.WaitFor, Edge{p.fixed(), mooncake.Evidence(p.byte())})
 	}
 	s.Delay, s.ToolWait = p.signed(), p.signed()
+	if s.Endless = s.ToolWait < 0; s.Endless {
+		s.ToolWait = ^s.ToolWait
+	}
 	if s.ID == 0 {
 		p.fail(errors.New("step has no id"))
 	}

@@ -317,7 +317,11 @@ func (e *encoder) step(s *Step) {
 	for _, w := range s.WaitFor {
 		e.b = append(binary.LittleEndian.AppendUint64(e.b, w.ID), byte(w.Evidence))
 	}
-	e.b = binary.AppendVarint(binary.AppendVarint(e.b, s.Delay), s.ToolWait)
+	tools := s.ToolWait
+	if s.Endless {
+		tools = ^tools // below 0
+	}
+	e.b = binary.AppendVarint(binary.AppendVarint(e.b, s.Delay), tools)
 }
 
 func (e *encoder) turn(t *Turn) {

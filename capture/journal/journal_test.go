@@ -527,7 +527,7 @@ func TestLastFields(t *testing.T) {
 		&Link{Span: ref(1, 2), Start: 5, End: 9, Acts: Tool, Follows: []SpanID{sid(3), sid(4)}},
 		&Link{Span: ref(1, 3), Start: 5, End: 5, Border: true, Acts: Agent},
 		&Inference{Span: ref(1, 5), Follows: []SpanID{sid(3)}, Step: Step{
-			ID: 1<<64 - 1, WaitFor: []Edge{{7, mooncake.EvidenceTime}, {8, mooncake.EvidenceLink}}, Delay: 3, ToolWait: -1,
+			ID: 1<<64 - 1, WaitFor: []Edge{{7, mooncake.EvidenceTime}, {8, mooncake.EvidenceLink}}, Delay: 3, ToolWait: 1<<63 - 1, Endless: true,
 			Turn: Turn{ID: 9, Begin: -1, End: 1<<63 - 1, From: 4, To: 5, Waited: true},
 		}},
 		&Inference{Span: ref(1, 11), Step: Step{Turn: Turn{ID: 1, Acts: true}}},

@@ -109,7 +109,9 @@ type Step struct {
 	// Delay and ToolWait are the two parts of the time since the latest end of a step in WaitFor, in ns: ToolWait is the time in which tools
 	// ran, Delay the rest.
 	Delay, ToolWait int64
-	Turn            Turn
+	// Endless is true if the end of a step in WaitFor is unknown: Delay counts from its start.
+	Endless bool
+	Turn    Turn
 }
 
 // Turn describes, for one request, the part of its session that is in its OTel trace. The zero Turn is unknown. Times are in ns since the Unix
@@ -117,7 +119,7 @@ type Step struct {
 type Turn struct {
 	ID         uint64 // of the trace
 	Begin, End int64  // of all its spans there
-	From, To   int64  // of the span that sent the request
+	From, To   int64  // of the span that sent the request; To is From if its end is unknown
 	Acts       bool   // an agent, a workflow or a tool has a span there
 	Waited     bool   // another request there follows this one
 }

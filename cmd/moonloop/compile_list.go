@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -85,46 +84,29 @@ func listJournals(ctx context.Context, w, stderr io.Writer, journals []capture.S
 
 // add reads a journal.
 func (l *journalList) add(ctx context.Context, source *capture.Source) error {
-	f, err := source.Open()
-	if out, ok := source.LeftOut(err); ok {
-		l.LeftOut = append(l.LeftOut, out)
+	found, err := source.Read(ctx, nil, func(_ []byte, d *journal.Decoder) error {
+		switch d.Kind {
+		case journal.KindInference:
+			l.count(&d.Inference)
+		case journal.KindContent:
+			if l.logged[d.Key] > 0 || len(l.logged) < maxListed {
+				l.logged[d.Key]++
+			}
+		case journal.KindLink:
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case found.LeftOut != nil:
+		l.LeftOut = append(l.LeftOut, *found.LeftOut)
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("journal cannot be opened: %w", err)
-	}
-	defer func() { _ = f.Close() }()
-	r := journal.NewReader(source.Name, f)
-	for n := 0; ; n++ {
-		if n%1024 == 0 && ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		record, err := r.Next()
-		if _, damaged := errors.AsType[*journal.Damage](err); damaged {
-			l.Damage++
-			continue
-		}
-		if errors.Is(err, io.EOF) {
-			l.Torn += r.Torn().Records
-			l.Journals++
-			return nil
-		}
-		if out, ok := source.LeftOut(err); ok && n == 0 {
-			l.LeftOut = append(l.LeftOut, out)
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		switch r := record.(type) {
-		case *journal.Inference:
-			l.count(r)
-		case *journal.Content:
-			if l.logged[r.Key] > 0 || len(l.logged) < maxListed {
-				l.logged[r.Key]++
-			}
-		}
-	}
+	l.Damage += found.DamageCount
+	l.Torn += found.Torn.Records
+	l.Journals++
+	return nil
 }
 
 func (l *journalList) count(r *journal.Inference) {

@@ -81,6 +81,14 @@ func (s *traces) report(w io.Writer, result capture.Result) error {
 	return output(w, b.String())
 }
 
+// byResponse says how many of a trace's merged spans were found by their response id.
+func byResponse(t capture.TraceResult) string {
+	if t.MergedByResponse == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%s by response id)", term.Comma(t.MergedByResponse))
+}
+
 // trace writes the block of one trace.
 func (s *traces) trace(b *strings.Builder, t capture.TraceResult, general []mooncake.Dropped) {
 	m := t.Meta
@@ -122,7 +130,7 @@ func (s *traces) trace(b *strings.Builder, t capture.TraceResult, general []moon
 		dropped += d.Count
 	}
 	if t.Spans > 0 {
-		line(b, "came in", fmt.Sprintf("%s = %s + %s merged + %s dropped", term.Counted(t.Spans, "spans"), term.Counted(m.Rows, "rows"), term.Comma(t.Merged), term.Comma(dropped)))
+		line(b, "came in", fmt.Sprintf("%s = %s + %s merged%s + %s dropped", term.Counted(t.Spans, "spans"), term.Counted(m.Rows, "rows"), term.Comma(t.Merged), byResponse(t), term.Comma(dropped)))
 	}
 	for _, d := range out {
 		line(b, "dropped", s.text(d))

@@ -98,6 +98,7 @@ func (r *Reuse) Add(ids []uint64, size, tokens float64, now int64) {
 	}
 	r.now = max(r.now, now)
 	r.curve.Tokens += tokens
+	r.curve.blocks += float64(len(ids))
 	for i, id := range ids {
 		if splitmix.Next(id^r.seed) > r.threshold {
 			continue
@@ -255,7 +256,8 @@ func (r *Reuse) Prefixes(n int) []Prefix {
 // Hits are the hit tokens of caches of all sizes. The zero value has none.
 type Hits struct {
 	Tokens  float64 // of all blocks
-	sampled float64 // of the sampled ones, scaled up
+	blocks  float64 // number of all blocks
+	sampled float64 // tokens of the sampled ones, scaled up
 	// by has the scaled tokens of references, by stack distance: 64 buckets for each power of two.
 	by []float64
 }
@@ -288,12 +290,16 @@ func (h *Hits) clone() Hits {
 func (h *Hits) Since(earlier Hits) Hits {
 	c := h.clone()
 	c.Tokens -= earlier.Tokens
+	c.blocks -= earlier.blocks
 	c.sampled -= earlier.sampled
 	for i, w := range earlier.by {
 		c.by[i] -= w
 	}
 	return c
 }
+
+// Sampled reports whether some block was in the sample, or there was none at all. If not, rates are 0 although nothing is known of them.
+func (h *Hits) Sampled() bool { return h.sampled > 0 || h.blocks == 0 }
 
 // Rate estimates the share of tokens, 0 to 1, that a cache of this many tokens hits; an infinite capacity is math.Inf(1). It is NaN if
 // there were no tokens.

@@ -14,14 +14,11 @@ package admission
 
 import (
 	"context"
-	"maps"
 	"net/http"
 	"sync"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
-	"go.opentelemetry.io/collector/component/componentstatus"
-	"go.opentelemetry.io/collector/extension/extensionauth"
 	"google.golang.org/grpc/codes"
 )
 
@@ -42,12 +39,14 @@ const (
 	ReasonSlow Reason = "slow"
 	// ReasonMediaType: the Content-Type of an HTTP request is not one of OTLP's.
 	ReasonMediaType Reason = "media_type"
+	// ReasonEncoding: the server does not know the compression of the request, or the beginning of the data is not compressed like that.
+	ReasonEncoding Reason = "encoding"
 	// ReasonUnauthenticated: the authenticator of the configuration does not accept the request.
 	ReasonUnauthenticated Reason = "unauthenticated"
 )
 
 // Reasons lists all reasons.
-var Reasons = []Reason{ReasonBusy, ReasonTooLarge, ReasonTooDeep, ReasonMalformed, ReasonSlow, ReasonMediaType, ReasonUnauthenticated}
+var Reasons = []Reason{ReasonBusy, ReasonTooLarge, ReasonTooDeep, ReasonMalformed, ReasonSlow, ReasonMediaType, ReasonEncoding, ReasonUnauthenticated}
 
 // refusal is a Reason as an error, with advice and without any part of the request.
 type refusal struct {
@@ -82,6 +81,7 @@ var (
 	errMore      = &refusal{ReasonMalformed, "something follows the JSON object of the request: a request is one object, so send each line of a file by itself"}
 	errUnknown   = &refusal{ReasonMalformed, "the request is not one of traces, metrics or logs"}
 	errGroup     = &refusal{ReasonMalformed, "the request has protobuf groups, which OTLP does not have"}
+	errEncoding  = &refusal{ReasonEncoding, "the compression of the request is not one that the server knows: use gzip, or none"}
 	errSlow      = &refusal{ReasonSlow, "the request did not come in time, or came slowly while others needed its memory: send it again, " +
 		"in smaller batches if the connection is slow"}
 	errStopping = &refusal{ReasonBusy, "the receiver is stopping: send the request again to the receiver that takes its place"}
@@ -139,48 +139,3 @@ func (g *Gate) Shutdown(context.Context) error {
 	}
 	return nil
 }
-
-// Host is a host that has one more extension, the gate.
-type Host struct {
-	component.Host
-	id   component.ID
-	gate *Gate
-
-	authenticators []component.ID
-}
-
-// NewHost returns a host with a gate under an id. The gate counts what the host's authenticators of these ids refuse: they come before it.
-func NewHost(host component.Host, id component.ID, gate *Gate, authenticators ...component.ID) *Host {
-	return &Host{host, id, gate, authenticators}
-}
-
-// GetExtensions returns the extensions of the host and the gate.
-func (h *Host) GetExtensions() map[component.ID]component.Component {
-	all := map[component.ID]component.Component{h.id: h.gate}
-	maps.Copy(all, h.Host.GetExtensions())
-	for _, id := range h.authenticators {
-		if server, ok := all[id].(extensionauth.Server); ok {
-			all[id] = &authenticator{all[id], server, h.gate.opt.Refused}
-		}
-	}
-	return all
-}
-
-// authenticator counts what another one refuses.
-type authenticator struct {
-	component.Component
-	server  extensionauth.Server
-	refused func(Reason)
-}
-
-// Authenticate asks the other one.
-func (a *authenticator) Authenticate(ctx context.Context, sources map[string][]string) (context.Context, error) {
-	ctx, err := a.server.Authenticate(ctx, sources)
-	if err != nil {
-		a.refused(ReasonUnauthenticated)
-	}
-	return ctx, err
-}
-
-// Report forwards a status.
-func (h *Host) Report(e *componentstatus.Event) { componentstatus.ReportStatus(h.Host, e) }

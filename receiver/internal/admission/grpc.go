@@ -157,7 +157,9 @@ func unread(err error) *refusal {
 	switch status.Code(err) {
 	case codes.ResourceExhausted:
 		return errTooLong
-	case codes.Unimplemented, codes.Internal, codes.InvalidArgument: // an unknown or broken compression, or a message that breaks off
+	case codes.Unimplemented:
+		return errEncoding
+	case codes.Internal, codes.InvalidArgument: // a broken compression, or a message that breaks off
 		return errMalformed
 	default:
 		return nil

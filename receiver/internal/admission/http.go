@@ -29,6 +29,7 @@ func (g *Gate) GetHTTPHandler(context.Context) (func(context.Context, http.Handl
 
 // serve forwards a request if there is memory for it. Memory is reserved piece by piece while the body arrives.
 func (g *Gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	reach(r.Context())
 	m := g.paths[r.URL.Path]
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if m == nil || r.Method != http.MethodPost || err != nil || kind != typeJSON && kind != typeProto {
