@@ -23,6 +23,8 @@ import (
 const (
 	fetchAttempts = 3 // maximum number of downloads of a file, if they break off
 	fetchRetries  = 3 // maximum number of retries of the request for each of them
+
+	fetchRedirects = 10 // maximum number of redirects of a request
 )
 
 // fetch downloads a trace to a temporary file, which exists until the trace is closed, reads its sidecar, and returns the name of the file.
@@ -58,6 +60,13 @@ func newFetchClient() *retryablehttp.Client {
 	c.RetryMax = fetchRetries
 	c.RetryWaitMin, c.RetryWaitMax = 200*time.Millisecond, 5*time.Second
 	c.ErrorHandler = retryablehttp.PassthroughErrorHandler
+	c.HTTPClient.CheckRedirect = func(req *http.Request, via []*http.Request) error {
+		if len(via) >= fetchRedirects {
+			return fmt.Errorf("stopped after %d redirects", fetchRedirects) // which the library does not retry
+		}
+		req.Header.Del("Referer") // it has the query, which may carry a signature that is not for the next server
+		return nil
+	}
 	if tr, ok := c.HTTPClient.Transport.(*http.Transport); ok {
 		tr.DisableCompression = true // only the bytes as sent can be compared with a length
 		tr.ResponseHeaderTimeout = time.Minute

@@ -347,6 +347,41 @@ func TestABrokenDownloadIsTriedAgain(t *testing.T) {
 	}
 }
 
+// TestRedirect: a server to which another one redirects does not learn the signature of the address, and a circle of redirects ends.
+func TestRedirect(t *testing.T) {
+	var headers http.Header
+	var circles atomic.Int32
+	other := server(t, map[string]http.HandlerFunc{"/t.jsonl": func(w http.ResponseWriter, r *http.Request) {
+		headers = r.Header
+		_, _ = w.Write([]byte(twoRows))
+	}})
+	url := server(t, map[string]http.HandlerFunc{
+		"/t.jsonl": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other+"/t.jsonl", http.StatusFound) },
+		"/circle.jsonl": func(w http.ResponseWriter, r *http.Request) {
+			circles.Add(1)
+			http.Redirect(w, r, "/circle.jsonl", http.StatusFound)
+		},
+	})
+	address := strings.Replace(url, "http://", "http://user:word@", 1) + "/t.jsonl?sig=secret"
+	trace, err := Open(t.Context(), address, OpenOptions{TempDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rows := readAll(t, trace.Reader); len(rows) != 2 {
+		t.Errorf("%d rows", len(rows))
+	}
+	if err := trace.Close(); err != nil {
+		t.Error(err)
+	}
+	if got := fmt.Sprint(headers); len(headers) == 0 || strings.Contains(got, "secret") || headers.Get("Authorization") != "" {
+		t.Errorf("the other server got %s", got)
+	}
+	_, err = Open(t.Context(), url+"/circle.jsonl", OpenOptions{TempDir: t.TempDir()})
+	if n := circles.Load(); err == nil || !strings.Contains(err.Error(), "10 redirects") || n > 2*fetchRedirects {
+		t.Errorf("a circle: %v, after %d requests", err, n)
+	}
+}
+
 func TestUnreachableServer(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0") // a port that nobody listens on
 	if err != nil {

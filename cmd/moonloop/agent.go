@@ -181,10 +181,11 @@ func serveAgent(cmd *cobra.Command, f agentFlags) error {
 }
 
 // The flags of "moonloop replay" that no request may set: those of the service, those that concern its files, keys and memory, those that
-// make another trace first, with temporary files of any size, and shard: a run has its own id, and shards of different ids are not merged.
+// make another trace first, with temporary files of any size, shard: a run has its own id, and shards of different ids are not merged, and
+// clock-reference, which sends packets to an address that --allow-target does not name.
 const servicesOwn = `from transform shard url balance dry-run out force no-report-page run-id progress as percentiles quarantine save-prompts dataset tokenizer lookahead carry-memory
 	header header-env api-key-env api-key-file ca-file cert-file key-file insecure-skip-verify otlp-endpoint otlp-protocol histograms trace-url
-	config print-config table xlsx parquet slice runs runs-fresh runs-pause runs-warmup resume request-rate-series engine-post help`
+	config print-config table xlsx parquet slice runs runs-fresh runs-pause runs-warmup resume request-rate-series engine-post clock-reference help`
 
 func isRunOption(f *pflag.Flag) bool {
 	for name := range strings.FieldsSeq(servicesOwn) {

@@ -139,6 +139,8 @@ var instead = map[string]string{
 	"from":      "the agent replays a trace as it is; make the trace with moonloop convert first, and name or send that",
 	"transform": "the agent replays a trace as it is; make the trace with moonloop transform first, and name or send that",
 	"shard":     "each run of the agent has its own id, and moonloop merge joins only shards of one id; start the shards with moonloop replay",
+
+	"clock-reference": "the agent sends only to the engines of --allow-target; only shards need the reference, and moonloop replay starts those",
 }
 
 // prepare makes the configuration of a run from its options.

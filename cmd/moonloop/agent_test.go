@@ -118,8 +118,8 @@ func TestRunOptions(t *testing.T) {
 		t.Errorf("the defaults make the schedule %s, and without them it is %s", got, want)
 	}
 	newRunRequest(nil).cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if rule := ruleOf(f); isRunOption(f) && (rule.want == aFile.want || rule.want == aPEMFile.want || rule.want == aVariable.want || strings.Contains(rule.want, "folder")) {
-			t.Errorf("a request can name a file by %s", f.Name)
+		if rule := ruleOf(f); isRunOption(f) && (rule.want == aFile.want || rule.want == aPEMFile.want || rule.want == aVariable.want || strings.Contains(rule.want, "folder") || strings.Contains(rule.want, "host")) {
+			t.Errorf("a request can name a file or an address by %s", f.Name)
 		}
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/minio/minio-go/v7"
@@ -156,6 +157,18 @@ func noLocalProxy(r *http.Request) (*url.URL, error) {
 	return http.ProxyFromEnvironment(r)
 }
 
+// maxMessage bounds the message of a service in an error, in bytes.
+const maxMessage = 300
+
+// oneLine returns the text of a server as one line of at most maxMessage bytes: its further lines would look like ours.
+func oneLine(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if len(text) > maxMessage {
+		text = strings.ToValidUTF8(text[:maxMessage], "") + "…"
+	}
+	return text
+}
+
 // short returns the message of a service or a network, without URLs and the ids of requests.
 func short(err error) string {
 	if err == nil {
@@ -163,9 +176,9 @@ func short(err error) string {
 	}
 	if e, ok := errors.AsType[minio.ErrorResponse](err); ok {
 		if e.Message == "" || e.Message == e.Code {
-			return e.Code
+			return oneLine(e.Code)
 		}
-		return e.Code + ": " + e.Message
+		return oneLine(e.Code + ": " + e.Message)
 	}
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err

@@ -153,6 +153,10 @@ func (s *Store) Open(ctx context.Context, url string) (*Reader, error) {
 	if err != nil {
 		return nil, c.explain(a, "read", err)
 	}
+	if info.Size < 0 { // a proxy sends it in chunks; its end could not be told from a cut
+		r.disconnect()
+		return nil, fmt.Errorf("%s was not read: %s does not say how long it is; is there a proxy before the server that removes Content-Length?", a, c.endpoint)
+	}
 	r.size, r.etag = info.Size, info.ETag
 	return r, nil
 }

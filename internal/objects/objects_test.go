@@ -272,6 +272,38 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// TestHostileServer: an object without a length is an error, in whatever way it is read, and the text of a server is one short line.
+func TestHostileServer(t *testing.T) {
+	tests3.Start(t, "bucket", func(http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasSuffix(r.URL.Path, "refused") {
+				w.WriteHeader(http.StatusForbidden)
+				fmt.Fprintf(w, "<Error><Code>Bad\nCode</Code><Message>no\n\nmoonloop: fine %s</Message></Error>", strings.Repeat("漢", 1000))
+				return
+			}
+			w.Header().Set("ETag", `"e"`)
+			w.Header().Set("Last-Modified", "Thu, 01 Jan 2026 00:00:00 GMT")
+			_, _ = io.WriteString(w, "content")
+			http.NewResponseController(w).Flush() //nolint:errcheck // the length is left out
+		})
+	})
+	var s Store
+	defer s.Close()
+	const url, next = "s3://bucket/a", "s3://bucket/b"
+	a := s.Ahead(t.Context(), []string{url, next})
+	_, first := a.Open(url)
+	_, fetchedAhead := a.Open(next)
+	for what, err := range map[string]error{"opened": first, "fetched ahead": fetchedAhead, "fetched": s.Fetch(t.Context(), url, filepath.Join(t.TempDir(), "f"))} {
+		if err == nil || !strings.Contains(err.Error(), "does not say how long it is") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	_, err := s.Open(t.Context(), "s3://bucket/refused")
+	if err == nil || strings.Contains(err.Error(), "\n") || len(err.Error()) > 2*maxMessage || !strings.Contains(err.Error(), "Bad Code: no moonloop: fine 漢") {
+		t.Errorf("the text of a server: %v", err)
+	}
+}
+
 // TestShortDNS: only a name that does not exist is reported as unknown. A DNS server that does not answer says nothing about the name.
 func TestShortDNS(t *testing.T) {
 	for _, c := range []struct {

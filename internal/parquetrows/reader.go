@@ -61,12 +61,23 @@ func New(in io.ReaderAt, size int64) (r *Reader, err error) {
 	if _, err := in.ReadAt(tail[:], size-int64(len(tail))); err != nil || string(tail[4:]) != Magic {
 		return nil, errors.New(damaged)
 	}
-	if n := binary.LittleEndian.Uint32(tail[:]); n > maxFooter {
+	n := int64(binary.LittleEndian.Uint32(tail[:]))
+	if n > maxFooter {
 		return nil, fmt.Errorf("the Parquet file has %d bytes of metadata, and %d are read at most: write it with larger row groups", n, maxFooter)
+	}
+	footer := make([]byte, min(n, size))
+	if _, err := in.ReadAt(footer, size-int64(len(tail))-n); err != nil {
+		return nil, errors.New(damaged)
+	}
+	if err := checkFooter(footer); err != nil {
+		return nil, err
 	}
 	file, err := parquet.OpenFile(in, size, parquet.SkipBloomFilters(true), parquet.SkipPageIndex(true))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", damaged, err)
+	}
+	if err := checkPages(in, size, file.Metadata()); err != nil {
+		return nil, err
 	}
 	names, _ := file.Lookup(JSONColumns)
 	return &Reader{in: parquet.NewGenericReader[any](file), root: file.Schema(), json: strings.Split(names, ","), rows: make([]any, batchRows)}, nil

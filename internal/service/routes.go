@@ -75,13 +75,20 @@ func (s *Service) Handler() http.Handler {
 	return mux
 }
 
+// refusedTime bounds the time that the body of a request without the token may take to arrive.
+const refusedTime = time.Second
+
 // handle wraps a handler: it refuses requests that are not admitted, and answers with the handler's error.
 func (s *Service) handle(open bool, serve func(http.ResponseWriter, *http.Request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		var err error
 		if !open {
-			err = s.guard.check(r)
+			if err = s.guard.check(r); err != nil {
+				// The server reads a body before it answers: without this, clients without the token could keep all connections busy.
+				_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(refusedTime))
+				w.Header().Set("Connection", "close")
+			}
 		}
 		if err == nil {
 			err = serve(w, r)

@@ -196,7 +196,10 @@ func (r *run) conclude(rep *report.Report, err error, public func(string) string
 	r.live, r.metrics = nil, nil
 	it.Ended = time.Now()
 	if rep != nil {
-		it.Missed, it.Warnings = rep.Missed, rep.Warnings
+		it.Missed, it.Warnings = rep.Missed, make([]string, len(rep.Warnings))
+		for i, text := range rep.Warnings {
+			it.Warnings[i] = public(text)
+		}
 		it.ExitStatus = &rep.ExitStatus
 		verdict, encodeErr := json.Marshal(rep.Verdict)
 		it.Verdict, err = verdict, errors.Join(err, encodeErr)

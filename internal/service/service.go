@@ -129,7 +129,8 @@ const (
 // Serve answers requests until ctx ends. Then it stops the runs, waits until their reports are written, and ends.
 func (s *Service) Serve(ctx context.Context, listener net.Listener, server *http.Server) error {
 	server.Handler = s.Handler()
-	server.ReadHeaderTimeout, server.ReadTimeout, server.WriteTimeout = headerTime, uploadTime, writeTime
+	// A body is read for a longer time only once its sender has shown the token.
+	server.ReadHeaderTimeout, server.ReadTimeout, server.WriteTimeout = headerTime, headerTime, writeTime
 	server.IdleTimeout, server.MaxHeaderBytes = idleTime, maxHeader
 	listener = netutil.LimitListener(listener, maxConnections)
 	failed := make(chan error, 1)
@@ -208,6 +209,7 @@ func (s *Service) list() []Run {
 
 // forget removes a run that has ended.
 func (s *Service) forget(one *run) error {
+	<-one.done // its run.json may still be being written
 	if err := s.store.remove(one.it.ID); err != nil {
 		return fmt.Errorf("run %s cannot be removed: %s", one.it.ID, s.public(err.Error()))
 	}

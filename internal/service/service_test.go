@@ -22,6 +22,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -404,6 +405,79 @@ func TestRefusals(t *testing.T) {
 		if a := b.do("GET", path, "", "Authorization", ""); a.status != http.StatusOK {
 			t.Errorf("%s without a token: %d", path, a.status)
 		}
+	}
+}
+
+// TestMetadataOutside: a trace is not read with metadata from outside the folder of traces.
+func TestMetadataOutside(t *testing.T) {
+	b := newBench(t)
+	outside, link := filepath.Join(t.TempDir(), "secret"), filepath.Join(b.traces, "short.meta.json")
+	if err := errors.Join(os.WriteFile(outside, []byte("secret"), 0o600), os.Symlink(outside, link)); err != nil {
+		t.Fatal(err)
+	}
+	b.refused(b.do("POST", "/v1/runs", `{"trace": "short.jsonl"}`), http.StatusBadRequest, `"short.meta.json": it is not a file in the service's folder`)
+	if err := errors.Join(os.Remove(link), os.Symlink("sub", link)); err != nil {
+		t.Fatal(err)
+	}
+	b.refused(b.do("POST", "/v1/runs", `{"trace": "short.jsonl"}`), http.StatusBadRequest, `"short.meta.json": it is not a regular file`)
+}
+
+// TestSlowWithoutToken: a client without the token is refused although the body that it announces does not come, and its connection ends.
+func TestSlowWithoutToken(t *testing.T) {
+	b := newBench(t)
+	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(b.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	_ = c.SetDeadline(time.Now().Add(30 * time.Second)) // the test has failed then
+	if _, err := io.WriteString(c, "POST /v1/runs HTTP/1.1\r\nHost: service\r\nContent-Length: 1000\r\n\r\n{"); err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(c) // up to the end of the connection
+	if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 401 ") {
+		t.Errorf("got %q (%v), want status 401 and the end of the connection", got, err)
+	}
+}
+
+// TestRemoveWaits: a run is removed only when nothing is written to its folder any more.
+func TestRemoveWaits(t *testing.T) {
+	folder := t.TempDir()
+	s, err := New(Config{Folder: folder})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	one := &run{it: Run{ID: "0123456789abcdef", State: Finished}, done: make(chan struct{})}
+	dir := filepath.Join(folder, one.it.ID)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		one.done = make(chan struct{})
+		removed := make(chan error, 1)
+		go func() { removed <- s.forget(one) }()
+		synctest.Wait()
+		if _, err := os.Stat(dir); err != nil {
+			t.Errorf("a run whose end is being written is removed: %v", err)
+		}
+		close(one.done)
+		if err := <-removed; err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the folder of a removed run: %v", err)
+	}
+}
+
+// TestWarningsNameNoFolder: the warnings of a report do not show where the service has its folders.
+func TestWarningsNameNoFolder(t *testing.T) {
+	s := &Service{cfg: Config{Folder: "/srv/runs"}}
+	one := &run{done: make(chan struct{})}
+	it := one.conclude(&report.Report{Warnings: []string{"rows are in /srv/runs/1/rejected.jsonl"}}, nil, s.public)
+	if want := []string{"rows are in 1/rejected.jsonl"}; !slices.Equal(it.Warnings, want) {
+		t.Errorf("warnings %q, want %q", it.Warnings, want)
 	}
 }
 

@@ -200,7 +200,7 @@ func (s *Service) watchDisk(one *run, over <-chan struct{}) {
 	}
 }
 
-// find returns the path of the trace of a request.
+// find returns the path of the trace of a request. A trace is read with its metadata file, so neither may be outside the folder.
 func (s *Service) find(o order, id string) (string, error) {
 	switch {
 	case o.uploaded:
@@ -208,14 +208,17 @@ func (s *Service) find(o order, id string) (string, error) {
 	case s.traces == nil:
 		return "", problemf(http.StatusBadRequest, "trace: this service has no folder of traces (--traces); send the trace in the request")
 	}
-	info, err := s.traces.Stat(o.trace)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return "", problemf(http.StatusBadRequest, "trace %q: there is no such file in the service's folder of traces", o.trace)
-	case err != nil: // also for a path outside the folder
-		return "", problemf(http.StatusBadRequest, "trace %q: it is not a file in the service's folder of traces", o.trace)
-	case !info.Mode().IsRegular():
-		return "", problemf(http.StatusBadRequest, "trace %q: it is not a regular file", o.trace)
+	for _, name := range []string{o.trace, mooncake.MetaName(o.trace)} {
+		info, err := s.traces.Stat(name)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && name != o.trace: // a trace needs no metadata
+		case errors.Is(err, fs.ErrNotExist):
+			return "", problemf(http.StatusBadRequest, "trace %q: there is no such file in the service's folder of traces", name)
+		case err != nil: // also for a path outside the folder, and for a link to one
+			return "", problemf(http.StatusBadRequest, "trace %q: it is not a file in the service's folder of traces", name)
+		case !info.Mode().IsRegular():
+			return "", problemf(http.StatusBadRequest, "trace %q: it is not a regular file", name)
+		}
 	}
 	return filepath.Join(s.cfg.Traces, filepath.FromSlash(o.trace)), nil
 }

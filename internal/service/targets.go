@@ -26,6 +26,8 @@ func ParseTarget(text string) (*url.URL, error) {
 		return nil, errors.New("want an address without user, query and fragment")
 	case path.Clean("/"+u.Path) != "/"+strings.Trim(u.Path, "/"): // no path segments with dots, in any spelling
 		return nil, errors.New("want a path without dots and empty parts")
+	case strings.ContainsAny(u.Path, `;\%`): // servers exist that read dots from /..;/ and /..\ and %252e%252e
+		return nil, errors.New(`want a path without ; and \ and encoded %`)
 	}
 	return u, nil
 }

@@ -8,7 +8,10 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"regexp"
 	"strconv"
+
+	"github.com/moonloop/moonloop/internal/term"
 )
 
 // Sheet is a table of figures outside the page: a CSV file, or a sheet of a workbook.
@@ -27,7 +30,7 @@ func (s *Sheet) CSV(w io.Writer) error {
 		for i, cell := range row {
 			switch v := cell.(type) {
 			case string:
-				cells[i] = v
+				cells[i] = text(v)
 			case int64:
 				cells[i] = strconv.FormatInt(v, 10)
 			case *float64:
@@ -48,6 +51,18 @@ func (s *Sheet) CSV(w io.Writer) error {
 		return fmt.Errorf("the table cannot be written: %w", err)
 	}
 	return nil
+}
+
+// computed matches a text that a spreadsheet would compute instead of showing it. A minus or plus also begins ids, which can do no harm.
+var computed = regexp.MustCompile(`(?s)^(?:[=@\t＝＠]|[-+－＋].*[^\pL\pN_.:/+=-])`)
+
+// text returns a text from a trace for a cell of a CSV file. A text that a spreadsheet would compute follows an apostrophe, which spreadsheets
+// take for the sign of a text. In a workbook, cells have types, so they need none.
+func text(s string) string {
+	if computed.MatchString(s) {
+		s = "'" + s
+	}
+	return term.Plain(s)
 }
 
 // column is a column of a sheet, for one type of rows.

@@ -57,6 +57,39 @@ func saved(t *testing.T, records string, slice time.Duration) (dir string) {
 	return dir
 }
 
+// TestTextOfATrace: a text from a trace is neither a formula in a spreadsheet nor a command to a terminal, and ids stay as they are.
+func TestTextOfATrace(t *testing.T) {
+	for id, want := range map[string]string{
+		"conversation-7":           "conversation-7",
+		"-kX3_q9":                  "-kX3_q9",
+		"+49/30:7=":                "+49/30:7=",
+		"a=b":                      "a=b",
+		"'quoted":                  "'quoted",
+		`=cmd|' /C calc'!A0`:       `'=cmd|' /C calc'!A0`,
+		"@SUM(1)":                  "'@SUM(1)",
+		"-2+3+cmd|' /C calc'!A0":   "'-2+3+cmd|' /C calc'!A0",
+		"+HYPERLINK(\"http://e\")": "'+HYPERLINK(\"http://e\")",
+		"\t=1":                     "'\t=1",
+		"\r=1":                     `\x0d=1`,
+		"＝1":                       "'＝1",
+		"－1\n+f(1)":                "'－1\n+f(1)",
+		"\x1b[31mred":              `\x1b[31mred`,
+	} {
+		var b strings.Builder
+		s := Sheet{Header: []string{"session_id"}, Rows: [][]any{{id}}}
+		if err := s.CSV(&b); err != nil {
+			t.Fatal(err)
+		}
+		lines, err := csv.NewReader(strings.NewReader(b.String())).ReadAll()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := lines[1][0]; got != want {
+			t.Errorf("%q: %q, want %q", id, got, want)
+		}
+	}
+}
+
 // TestSeries: each request is counted in the slices in which it began, ran and ended. A slice without requests has a line without
 // durations. The sum of the tokens does not depend on the length of a slice.
 func TestSeries(t *testing.T) {
