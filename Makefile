@@ -97,8 +97,9 @@ demo: moonloop
 # Tests wait more than they work. So there are more of them at once than processors, and those that wait most come first: they run
 # while the others are compiled.
 # ALONE, CLIENTS, dashboards and test/deploy go without the race detector, which would compile hundreds of packages for the latter anew.
+# test-short starts when test-alone has ended: two go commands that start together compile the same 800 packages twice.
 test: build
-	@$(MAKE) -j 2 test-race test-short test-alone test-deploy
+	@$(MAKE) -j 2 test-race test-alone test-short test-deploy
 
 RACE := GORACE='atexit_sleep_ms=0' GOFLAGS="$(COMPILE)" go test -race -vet=off -ldflags=-w -p 2 -parallel 4
 
