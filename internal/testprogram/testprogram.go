@@ -47,7 +47,8 @@ func File(t testing.TB, name string) string {
 	return p.file
 }
 
-// build builds as make build does, so that no package is compiled a second time with other flags.
+// build builds as make build does, except for the packages of PLAIN in the Makefile, so that no other package is compiled a second time with
+// other flags.
 func build(name string) (string, error) {
 	_, here, _, _ := runtime.Caller(0)
 	root := filepath.Join(filepath.Dir(here), "..", "..")
