@@ -14,7 +14,8 @@ import (
 )
 
 // TestUnseenReplies: if telemetry lacks the reply to a prompt, the assistant's message that follows this prompt in a later one is taken for
-// the reply, provided that the engine's count says that the message was cached, and no other prompt can have put it into the cache.
+// the reply, provided that only one request with an unseen reply had this prompt, and that the engine's count says that the message was
+// cached.
 func TestUnseenReplies(t *testing.T) {
 	h := newHasher(t, blockhash.TextDomain)
 	text := longText(20_000)

@@ -6,7 +6,7 @@ package convert
 import "github.com/moonloop/moonloop/mooncake"
 
 var azure = spec{
-	Format: Azure, about: "CSV of the Azure LLM inference traces of 2023, 2024 and 2025: lengths only", table: true,
+	Format: Azure, about: "CSV of the Azure LLM inference traces of 2023, 2024 and 2025: arrival times and lengths", table: true,
 	fields: []string{"TIMESTAMP", "ContextTokens", "GeneratedTokens"}, dates: true,
 	decode: func(d *decoder, r *record) {
 		row := &mooncake.Row{InputLength: r.counted("ContextTokens"), OutputLength: r.counted("GeneratedTokens")}

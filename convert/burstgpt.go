@@ -10,7 +10,7 @@ import (
 )
 
 var burstGPT = spec{
-	Format: BurstGPT, about: "CSV of BurstGPT, with or without session ids and elapsed times: lengths only", table: true,
+	Format: BurstGPT, about: "CSV of BurstGPT, with or without session ids and elapsed times: arrival times and lengths", table: true,
 	fields: []string{"Timestamp", "Model", "Request tokens", "Response tokens"}, models: true, fails: true,
 	decode: func(d *decoder, r *record) {
 		r.known("Total tokens")

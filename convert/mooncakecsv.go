@@ -14,7 +14,7 @@ import (
 // mooncakeCSV converts a trace in the form of a table to JSON lines. People export such tables, and GuideLLM's trace_synthetic reads them.
 // Its rows are the same ones that replay and inspect read from the table. Several tables become one trace, sorted by time.
 var mooncakeCSV = spec{
-	Format: "mooncake-csv", about: "Mooncake's fields as the columns of a CSV: milliseconds, lengths, hash_ids such as [0, 1]",
+	Format: "mooncake-csv", about: "Mooncake's fields as the columns of a CSV: timestamps in milliseconds, lengths, hash_ids such as [0, 1]",
 	table: true, cells: true, fields: []string{"timestamp", "input_length", "output_length"}, blocks: true, models: true, global: true,
 	decode: func(d *decoder, r *record) {
 		row := r.row()

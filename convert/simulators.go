@@ -11,7 +11,7 @@ import (
 
 // vidur also reads the columns that forks of Vidur added: sessions and block ids.
 var vidur = spec{
-	Format: "vidur", about: "CSV of the simulator Vidur: seconds and lengths, and block_hash_ids if a fork of it wrote them", table: true,
+	Format: "vidur", about: "CSV of the simulator Vidur: arrival times in seconds, lengths, and block_hash_ids if a fork of it wrote them", table: true,
 	fields: []string{"arrived_at", "num_prefill_tokens", "num_decode_tokens"}, blocks: true, global: true,
 	decode: func(d *decoder, r *record) {
 		r.known("session_turn_index") // the order shows it
@@ -22,7 +22,7 @@ var vidur = spec{
 }
 
 var splitwise = spec{
-	Format: "splitwise", about: "CSV of splitwise-sim: seconds and lengths", table: true,
+	Format: "splitwise", about: "CSV of splitwise-sim: arrival times in seconds, and lengths", table: true,
 	fields: []string{"arrival_timestamp", "prompt_size", "token_size"},
 	decode: func(d *decoder, r *record) {
 		d.add(&request{at: r.at(time.Second, "arrival_timestamp"), row: &mooncake.Row{
@@ -42,7 +42,7 @@ var kvcacheSimulator = spec{
 
 // blis reads the table of a TraceV2, whose header is a separate file. A time of 0 was not measured.
 var blis = spec{
-	Format: "blis", about: "CSV of BLIS (inference-sim) TraceV2: microseconds, lengths and times", table: true,
+	Format: "blis", about: "CSV of BLIS (inference-sim) TraceV2: lengths, and times of requests and replies in microseconds", table: true,
 	fields: []string{"arrival_time_us", "input_tokens", "output_tokens", "num_chunks"}, models: true, fails: true,
 	decode: func(d *decoder, r *record) {
 		r.known("round_index", "text_tokens") // known from the order, and from input_tokens

@@ -62,7 +62,7 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// TestRoles: roles with the same meaning have one name, and others pass.
+// TestRoles: roles with the same meaning get one name, a missing role counts as the user's, and any other role stays as it is.
 func TestRoles(t *testing.T) {
 	for role, want := range map[string]string{
 		"developer": "system", "model": "assistant", "human": "user", "ai": "assistant", "function": "tool", "critic": "critic", "": "user",

@@ -3,7 +3,7 @@
 
 package load
 
-// This file reads a rate that changes in time, as production's does over a day.
+// This file reads a rate that changes over time, as production's does over a day.
 
 import (
 	"bytes"
@@ -18,7 +18,7 @@ import (
 	"github.com/moonloop/moonloop/internal/jsonrows"
 )
 
-// MaxRatePoints is the maximum number of points of a rate that changes in time.
+// MaxRatePoints is the maximum number of points of a rate that changes over time.
 const MaxRatePoints = 100_000
 
 // RatePoint is the rate at one time. Between two points, it changes linearly.
@@ -27,7 +27,7 @@ type RatePoint struct {
 	Rate    float64 `json:"qps"`    // requests per second
 }
 
-// ParseSeries reads a rate that changes in time, in AIPerf's format: {"points": [{"time_s": 0, "qps": 5}, …]}, or only the array, of two
+// ParseSeries reads a rate that changes over time, in AIPerf's format: {"points": [{"time_s": 0, "qps": 5}, …]}, or only the array, of two
 // points or more in order of time. Before the first point the rate is that of the first one; after the last point it is that of the last
 // one.
 func ParseSeries(text []byte) ([]RatePoint, error) {

@@ -36,9 +36,9 @@ type Report struct {
 	Schedule  Schedule
 	Machine   Machine
 	Telemetry Telemetry
-	Shard     *Shard   // nil: the run has one process
+	Shard     *Shard   // nil: the report is not that of one shard
 	Merged    *Merged  // nil: it was not merged from shards
-	Resumed   *Resumed // nil: it was not cut short
+	Resumed   *Resumed // nil: it was not resumed
 	Saved     *Saved   // nil: no prompts were saved
 	Warmup    *Warmup  // nil: there was none
 	Warnings  []string
@@ -98,7 +98,7 @@ type Window struct {
 	Peak  int64 `json:"peak_concurrency"`
 }
 
-// Run describes what was run, where and against what. It must not contain a secret: the caller removes them.
+// Run describes what was run, where and against what. It must contain no secrets: the caller removes them.
 type Run struct {
 	ID string `json:"id"`
 	// Labels are names and values that the caller gave the run.
@@ -225,7 +225,7 @@ type Trace struct {
 	Quarantine    string  `json:"quarantine,omitempty"` // file of the rejected rows, if rows can be rejected
 	BlockSize     int     `json:"block_size,omitempty"`
 	SessionMode   string  `json:"session_mode,omitempty"` // full, delta or none
-	Unit          string  `json:"unit,omitempty"`         // of the timestamps as found: ms, s
+	Unit          string  `json:"unit,omitempty"`         // of the timestamps as found: ms, s, us or ns
 	Grid          float64 `json:"grid_ms,omitempty"`      // tick of coarse timestamps; 0: none found
 	SeqDigest     string  `json:"seq_digest,omitempty"`
 	TreeDigest    string  `json:"tree_digest,omitempty"`
@@ -245,7 +245,7 @@ type Schedule struct {
 	Speedup     float64 `json:"speedup,omitempty"`
 	Spread      string  `json:"spread,omitempty"`       // none, uniform or even
 	RequestRate float64 `json:"request_rate,omitempty"` // per second
-	// Series is a rate that changes in time, from the end of the ramp-up on; RequestRate is then that of its first point.
+	// Series is a rate that changes over time, from the end of the ramp-up on; RequestRate is then that of its first point.
 	Series             []RatePoint `json:"request_rate_series,omitempty"`
 	Users              int         `json:"users,omitempty"`        // number of users who send in turn; 0: rows are sent in their order
 	Arrival            string      `json:"arrival,omitempty"`      // constant, poisson or gamma
@@ -276,7 +276,7 @@ type Schedule struct {
 	Seed            uint64  `json:"seed"`
 }
 
-// Shard describes the part of a run that a process had, and has what shows whether other parts belong to the same run.
+// Shard describes the part of a run that one process had, with the digests that show whether other parts belong to the same run.
 type Shard struct {
 	Index int `json:"index"`
 	Of    int `json:"of"`

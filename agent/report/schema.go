@@ -3,7 +3,7 @@
 
 package report
 
-// This file provides the JSON Schema of summary.json, for programs in other languages. It is generated from the Go types.
+// This file provides the JSON Schema of summary.json, for programs in other languages. The schema is generated from the Go types.
 
 import _ "embed" // the schema
 

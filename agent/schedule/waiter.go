@@ -16,8 +16,8 @@ const Forever = time.Duration(1<<63 - 1)
 // wake a goroutine, so spinning longer would only waste CPU time.
 const Spin = 60 * time.Microsecond
 
-// Waiter puts one goroutine to sleep until a time of the run's clock. It separates the schedule from the machine's timers: a kernel timer
-// in production on Linux, [NewSleeper] in virtual time and on other systems.
+// Waiter puts one goroutine to sleep until a time of the run's clock. It separates the schedule from the machine's timers: on Linux,
+// [NewWaiter] returns one that uses a kernel timer; in virtual time, and on other systems, waiters come from [NewSleeper].
 type Waiter interface {
 	// Wait returns true when the time has been reached, never earlier, and false if Wake ended the wait. Only one goroutine may wait at a
 	// time.

@@ -31,7 +31,7 @@ func (w *wireSize) UploadTraces(_ context.Context, spans []*tracepb.ResourceSpan
 	return nil
 }
 
-// The size of a span is exact, not an estimate: it is the size that the OTLP exporter encodes, to the byte.
+// The size of a span is exact, not an estimate: it is, to the byte, the length of the span as the OTLP exporter encodes it.
 func TestSpanSize(t *testing.T) {
 	id := func(parent bool) trace.SpanContext {
 		state, _ := trace.ParseTraceState("vendor=value")

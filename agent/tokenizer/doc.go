@@ -5,8 +5,8 @@
 // engines use.
 //
 // It supports the models BPE (byte-level as in GPT-2, Llama 3 and Qwen, and SentencePiece's as in Llama 2 and Gemma), Unigram and
-// WordPiece, with the normalizers and pre-tokenizers that such files have. It refuses everything else, and never guesses. Its results equal
-// those of the library for text within the Unicode version of Go.
+// WordPiece, with the normalizers and pre-tokenizers that such files have. It refuses everything else, and never guesses. For text whose
+// characters are all in the version of Unicode that Go supports, its results equal those of the library.
 //
 // The time for a text of n bytes is O(n log n) for any text, even if the whole text is one piece.
 package tokenizer

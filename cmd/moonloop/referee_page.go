@@ -21,7 +21,7 @@ func refereeAnswer(j *referee.Judgement) *answer {
 	lateness := part{ID: "lateness", Title: "Lateness", Table: grid{latenessHeader, latenessRows(j), len(latenessHeader)}}
 	if over := drawLateness(j); over != "" {
 		lateness.Drawings = []drawing{{SVG: over}}
-		lateness.Note = "Each dot is a request: when it was due, and how much later it arrived, both in ms. Each section of the time axis shows its latest request and up to three others."
+		lateness.Note = "Each dot is a request: when it was due, and how much later it arrived, both in ms. Each section of the time axis shows the request that was most late, and up to three others."
 	}
 	errors := part{ID: "figures", Table: grid{errorHeader, errorRows(j), len(errorHeader)}}
 	if c := j.Client; c != nil {
@@ -44,7 +44,7 @@ func refereeAnswer(j *referee.Judgement) *answer {
 const stretches = 400
 
 // drawLateness draws the lateness of requests over the times at which they were due. Of each section of the time axis, it draws at most four
-// requests, including the latest one. The result is empty if no request was late.
+// requests, including the one that was most late. The result is empty if no request was late.
 func drawLateness(j *referee.Judgement) template.HTML {
 	end, most := 0.0, 0.0
 	j.Points(func(due, late float64) { end, most = max(end, due), max(most, late) })

@@ -62,7 +62,7 @@ type replayFlags struct {
 	runsFresh   bool // each with other prompts
 	runsPause   time.Duration
 	runsWarm    bool   // only the first one has a warm-up
-	series      string // the file with a rate that changes in time
+	series      string // the file with a rate that changes over time
 	extra       string // JSON
 	progress    string
 	percentiles report.Percentiles
@@ -361,7 +361,7 @@ func (f *replayFlags) contradictions(fs *pflag.FlagSet) error {
 		"an Authorization header and --api-key-env or --api-key-file: a request has one of them; leave the other out")
 	refuse(fs.Changed("grace") && c.Schedule.MaxDuration == 0 && c.AbortErrorRate == 0 && c.AbortErrors == 0,
 		"--grace has no effect without --max-duration, --abort-error-rate or --abort-errors: give one of these, or leave it out")
-	refuse(f.series != "" && fs.Changed("request-rate"), "--request-rate and --request-rate-series: the first is constant, the second changes in time; leave one of the two out")
+	refuse(f.series != "" && fs.Changed("request-rate"), "--request-rate and --request-rate-series: the first is constant, the second changes over time; leave one of the two out")
 	for _, name := range []string{"warmup-arrival", "warmup-ramp-up"} {
 		refuse(fs.Changed(name) && !c.Schedule.WarmupArrivals.Any(), "--"+name+" has no effect without --warmup-request-rate: give both or neither")
 	}
@@ -398,7 +398,7 @@ func (f *replayFlags) contradictions(fs *pflag.FlagSet) error {
 	return errors.Join(errs...)
 }
 
-// readSeries reads a rate that changes in time.
+// readSeries reads a rate that changes over time.
 func readSeries(ctx context.Context, name string) ([]load.RatePoint, error) {
 	text, err := readSmallFile(ctx, name, maxSettingsFile)
 	if err != nil {

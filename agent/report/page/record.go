@@ -140,14 +140,14 @@ func (r *record) cached() (int64, bool) {
 	return 0, false
 }
 
-// ttft returns the time from the start of a request that was served once to its first token, in ms.
+// ttft returns the time from the start of a request that was served at the first attempt to its first token, in ms.
 func (r *record) ttft() (float64, bool) {
 	ms, known := between(r.Result.Start, r.Result.First)
 	return ms, known && r.once()
 }
 
-// itl returns the mean time between two output tokens of a request that was served once, in ms: from the first to the last one, divided by
-// their number minus one. A reply of one chunk has none, because its decode time is unknown, not 0.
+// itl returns the mean time between two output tokens of a request that was served at the first attempt, in ms: from the first to the last
+// one, divided by their number minus one. A reply of one chunk has none, because its decode time is unknown, not 0.
 func (r *record) itl() (float64, bool) {
 	decode, known := between(r.Result.First, r.Result.Last)
 	after := float64(r.choice() - 1)

@@ -158,7 +158,7 @@ func (r *Run) addCached(rec *record) {
 	r.points.add(p)
 }
 
-// addTimes counts the durations of a request that was served once.
+// addTimes counts the durations of a request that was served at the first attempt.
 func (r *Run) addTimes(rec *record) {
 	x := &rec.Result
 	durations := []struct {
@@ -203,7 +203,7 @@ const maxReasons = 100
 // point is a request in the scatter plots. A value is -1 if it is not known.
 type point struct {
 	Row                         int64
-	TTFT                        float64 // ms, from the start of a request that was served once
+	TTFT                        float64 // ms, from the start of a request that was served at the first attempt
 	Uncached, Predicted, Cached int64
 }
 

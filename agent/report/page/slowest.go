@@ -70,7 +70,7 @@ func (s *slow) phases(whole float64) []phase {
 	return parts
 }
 
-// newSlow returns the phases of a request that was served once; false for another one, or if a time is missing.
+// newSlow returns the phases of a request that was served at the first attempt; false for another one, or if a time is missing.
 func newSlow(r *record) (slow, bool) {
 	x := &r.Result
 	total, ended := between(x.Intended, x.lastToken())

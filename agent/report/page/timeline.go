@@ -37,7 +37,7 @@ type bin struct {
 	cached, cachedOf, predicted, predictedOf, observed, observedOf int64
 
 	late           histogram
-	ttft, itl, gap histogram // of the requests that were served once
+	ttft, itl, gap histogram // of the requests that were served at the first attempt
 }
 
 // at returns the bin of a time.
@@ -283,8 +283,8 @@ func (t *timeline) backlog() *backlog {
 	return b
 }
 
-// behind returns how many requests waited at the time start, and how many of those that were sent later had a first token by the time
-// first.
+// behind returns how many requests waited at the time start, and at least how many of those that were sent later had a first token by the
+// time first: it assumes that all requests that waited had theirs by then. Both figures are as exact as the bins.
 func (b *backlog) behind(start, first float64) (waiting, overtook int64) {
 	if len(b.waiting) == 0 {
 		return 0, 0
@@ -310,7 +310,7 @@ func percent(part, whole int64) *float64 {
 	return &v
 }
 
-// round keeps four significant digits: more than a chart can show, and half the size.
+// round keeps four significant digits, and all digits before the decimal point: more than a chart can show, and half the size.
 func round(v float64) float64 {
 	if v == 0 {
 		return 0
