@@ -41,7 +41,9 @@ func (c *compiler) learn(d *journal.Decoder) {
 	}
 	p := producer{d.Producer, d.Model}
 	all := c.counting[p]
-	all.add(stepID(d.Span.TraceID, d.Span.SpanID), d.Exclusive)
+	if !all.add(stepID(d.Span.TraceID, d.Span.SpanID), d.Exclusive) {
+		return
+	}
 	if c.counting[p] = all; len(c.counting) > maxProducers {
 		c.counting = nil // so that the result does not depend on the order of records
 	}
@@ -57,19 +59,21 @@ func cachedIn(d *journal.Decoder) int64 {
 // depends only on which spans there are: not on their order, on how many journals have one, or on shards.
 type counting []uint64
 
-// add adds a span by its hash. If records of one span differ, one whose count excluded cached tokens counts.
-func (n *counting) add(hash uint64, exclusive bool) {
+// add adds a span by its hash, and reports whether the sample has more spans, or others, than before. If records of one span differ, one
+// whose count excluded cached tokens counts.
+func (n *counting) add(hash uint64, exclusive bool) (changed bool) {
 	hash &^= 1
 	i, _ := slices.BinarySearch(*n, hash)
 	if i == maxSampled {
-		return
+		return false
 	}
-	if i == len(*n) || (*n)[i]&^1 != hash {
+	if changed = i == len(*n) || (*n)[i]&^1 != hash; changed {
 		*n = slices.Insert((*n)[:min(len(*n), maxSampled-1)], i, hash)
 	}
 	if exclusive {
 		(*n)[i] |= 1
 	}
+	return changed
 }
 
 // excludes reports whether a producer's counts of prompt tokens exclude the cached ones: at least two of its spans, and a tenth of those

@@ -49,10 +49,10 @@ func appendTime(dst []byte, t int64) []byte {
 // cluster is the spans of one request: of an application, a gateway and an engine.
 //
 // Some servers give the same response id to several requests, or to all. Two spans of one origin show this, unless one is within the other,
-// like those of two gateways in a row, or both are within a span of another origin, like prefill and decode below a proxy. Then a cluster is
-// one request only if it has one span of each origin, if these counted the same prompt, and if its origins occur together in the other
-// clusters, too: of an application and the gateway that records all its requests, the first never has more spans in a cluster than the
-// second. Of two applications, each sometimes has more than the other.
+// like those of two gateways in a row. Then a cluster is one request only if it has one span of each origin, if these counted the same prompt,
+// and if its origins occur together in the other clusters, too: of an application and the gateway that records all its requests, the first
+// never has more spans in a cluster than the second. Of two applications, each sometimes has more than the other. Failed attempts show
+// nothing: the next attempt of the same request may have the same id.
 type answer struct {
 	response journal.Response
 	alone    *journal.Decoder // the only request so far; most response ids are of one span
@@ -132,7 +132,9 @@ func (a *answer) origin(r *journal.Inference) int {
 func (a *answer) ended() {
 	var counts [maxOrigins + 1]int
 	for _, m := range a.members[a.from:] {
-		counts[m.origin]++
+		if !m.failed {
+			counts[m.origin]++
+		}
 	}
 	for i := range a.origins {
 		for k := range a.origins {
@@ -152,11 +154,10 @@ func (a *answer) compare() {
 		m := &a.members[i]
 		for k := range a.members[:i] {
 			o := &a.members[k]
-			if m.origin != o.origin {
+			if m.origin != o.origin || m.failed || o.failed {
 				continue
 			}
-			nested := m.within(o) || o.within(m) || a.around(m, o)
-			if !nested || !m.counts(o) && a.knows(m.origin) {
+			if !m.within(o) && !o.within(m) || !m.counts(o) && a.knows(m.origin) {
 				a.reused = true
 				return
 			}
@@ -169,11 +170,6 @@ func (a *answer) knows(origin int) bool {
 	return origin < len(a.origins) && a.origins[origin].producer != 0
 }
 
-// around reports whether two spans of one origin are within one of another origin.
-func (a *answer) around(m, o *member) bool {
-	return slices.ContainsFunc(a.members, func(n member) bool { return n.origin != m.origin && m.within(&n) && o.within(&n) })
-}
-
 // one reports whether a cluster is one request.
 func (a *answer) one(cluster []member) bool {
 	if !a.reused {
@@ -183,6 +179,9 @@ func (a *answer) one(cluster []member) bool {
 		m := &cluster[i]
 		for k := range cluster[:i] {
 			o := &cluster[k]
+			if m.failed || o.failed {
+				continue
+			}
 			if a.crowded || m.origin == o.origin || !m.counts(o) || a.exceeds[m.origin]&(1<<o.origin) != 0 && a.exceeds[o.origin]&(1<<m.origin) != 0 {
 				return false
 			}

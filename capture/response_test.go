@@ -129,9 +129,14 @@ func TestConstantResponseIDs(t *testing.T) {
 			1, 2, 0,
 		},
 		{
-			"prefill and decode at two engines, below a proxy",
-			[]journal.Record{recorded(gatewayG, 1, "a", 0, 100), recorded(engineE, 2, "a", 5, 40), recorded(engineE, 3, "a", 38, 95)},
-			1, 2, 0,
+			"an engine fails a first attempt",
+			[]journal.Record{recorded(appA, 1, "a", 0, 100), recorded(engineE, 2, "a", 5, 40, failed), recorded(engineE, 3, "a", 45, 95)},
+			1, 1, 0,
+		},
+		{
+			"a long request of one application, during which another one has two",
+			[]journal.Record{recorded(appA, 1, constant, 0, 100), recorded(appB, 2, constant, 5, 40), recorded(appB, 3, constant, 38, 95)},
+			3, 0, 1,
 		},
 		{
 			"a gateway answers from its cache, with the same response id",

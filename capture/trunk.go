@@ -70,7 +70,7 @@ func Trunk(ctx context.Context, opt TrunkOptions, journals ...Source) (TrunkResu
 	}
 	t.res.Used = len(t.prompts)
 	if t.res.Used == 0 {
-		return t.res, errors.New("these journals have no prompt of production: a trunk list is made from requests whose text, or whose engine's hashes, the telemetry contains")
+		return t.res, errors.New("these journals have no prompt of production: a trunk list is made from requests whose text, or whose engine's hashes, the telemetry contains; enable content capture in the applications, or name journals that have prompts")
 	}
 	t.res.List = t.list()
 	return t.res, nil

@@ -143,12 +143,18 @@ func namesOf(files []capture.Source) (names []string) {
 	return names
 }
 
-// noRows returns the error for files without a row.
-func noRows(from string, lost []mooncake.Dropped) error {
+// noRows returns the error for files without a row: what was left out, and advice.
+func noRows(from string, lost []mooncake.Dropped, advice string) error {
 	var s strings.Builder
 	s.WriteString("no row could be made from " + from)
 	for _, d := range lost {
 		fmt.Fprintf(&s, "; %d %s: %s", d.Count, d.What, d.Reason)
 	}
-	return errors.New(s.String())
+	return fmt.Errorf("%s; %s", s.String(), advice)
+}
+
+// nothingIn returns the error for files that have nothing of what rows are made from.
+func nothingIn(names []string, what string, format Format) error {
+	return noRows(fmt.Sprintf("%s: there is no %s in it", strings.Join(names, ", "), what), nil,
+		fmt.Sprintf("name a file that has some, or another format than %s (--from)", format))
 }

@@ -135,7 +135,7 @@ func TestTelemetryRefuses(t *testing.T) {
 		content string
 		want    string
 	}{
-		{"no requests", convert.OTLP, spans + "\n", "no row could be made from f, with 0 spans of requests to models and 1 others"},
+		{"no requests", convert.OTLP, spans + "\n", "no row could be made from f, with 0 spans of requests to models and 1 others; record the spans of a GenAI instrumentation"},
 		{"requests over several lines, in an array", convert.OTLP, "// x\n[" + strings.ReplaceAll(spans, "[", "[\n") + ",\n" + strings.ReplaceAll(spans, "]", "\n,]") + "]", "no row could be made from f, with 0 spans of requests to models and 2 others"},
 		{"metrics only", convert.OTLP, `{"resourceMetrics":[]}` + "\n", "1 lines: metrics"},
 		{"profiles only", convert.OTLP, `{"resourceProfiles":[]}` + "\n", "1 lines: profiles"},

@@ -159,9 +159,12 @@ func ParseFormat(name string) (Format, error) {
 var ErrUnknownFormat = errors.New("its format is not known")
 
 // Detect detects the format of a file from its first few KiB. The name is used in errors only. The error wraps [ErrUnknownFormat], unless
-// the file is empty.
+// the file is empty or has nothing but white space.
 func Detect(name string, head []byte) (Format, error) {
-	empty := len(head) == 0
+	empty := "is empty"
+	if len(head) > 0 {
+		empty = "has nothing but white space"
+	}
 	head = bytes.TrimLeft(bytes.TrimPrefix(head, utf8BOM), " \t\r\n")
 	object := firstObject(head)
 	switch first := firstKey(object); {
@@ -195,8 +198,8 @@ func Detect(name string, head []byte) (Format, error) {
 	switch {
 	case members["input_length"] || members["hash_ids"]:
 		return Mooncake, nil
-	case empty:
-		return "", fmt.Errorf("%s is empty: name another file", name)
+	case len(head) == 0:
+		return "", fmt.Errorf("%s %s: what should fill it wrote nothing, or has not begun; name a file that has requests", name, empty)
 	}
 	return "", fmt.Errorf("%s: %w", name, ErrUnknownFormat)
 }

@@ -57,7 +57,7 @@ func convertMooncake(ctx context.Context, opt Options, sink capture.Sink, files 
 		row, err := r.Read()
 		switch {
 		case errors.Is(err, io.EOF) && meta.Rows == 0:
-			return result, noRows(files[0].Name, nil)
+			return result, nothingIn(namesOf(files), "row", opt.Format)
 		case errors.Is(err, io.EOF):
 			meta.Tool, meta.TimeUnit, meta.Digests, meta.Trunk = opt.Compile.Tool, mooncake.UnitName(time.Millisecond), digester.Digests(), digester.Trunk()
 			meta.Transformations = append(slices.Clone(meta.Transformations), mooncake.Transformation{

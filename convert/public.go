@@ -95,7 +95,9 @@ func convertPublic(ctx context.Context, opt Options, sink capture.Sink, files []
 		result.Lines += s.lines.filled
 	}
 	if err == nil && c.rows == 0 {
-		err = noRows(strings.Join(c.names, ", "), c.lost.list())
+		if err = nothingIn(c.names, "request", opt.Format); len(c.lost) > 0 {
+			err = noRows(strings.Join(c.names, ", "), c.lost.list(), "keep some of them with another --models or --failed, or name a file that has others")
+		}
 	}
 	if err != nil {
 		return result, err

@@ -48,8 +48,8 @@ func TestPublicRefuses(t *testing.T) {
 		{"an invalid time", join(burst11, "NaN,M,1,1,2,x"), "Timestamp: a text of 3 bytes: is not a number", Options{Format: BurstGPT}},
 		{"a time that is out of range", join(burst11, "1e300,M,1,1,2,x"), "Timestamp: 1e300: is out of range", Options{Format: BurstGPT}},
 		{"a name that is too long", join(burst11, "1,"+strings.Repeat("m", 257)+",1,1,2,x"), "f:2: Model: a text of 257 bytes: is longer than 256", Options{Format: BurstGPT}},
-		{"no such model", join(burst11, "1,M,1,1,2,x"), "no row could be made from f; 1 rows: another model", Options{Format: BurstGPT, Models: []string{"m"}}},
-		{"an empty file", "", "no row could be made from f", Options{Format: Bailian}},
+		{"no such model", join(burst11, "1,M,1,1,2,x"), "no row could be made from f; 1 rows: another model; keep some of them with another --models or --failed, or name a file that has others", Options{Format: BurstGPT, Models: []string{"m"}}},
+		{"an empty file", "", "no row could be made from f: there is no request in it; name a file that has some, or another format than bailian (--from)", Options{Format: Bailian}},
 		{"not JSON", "{x}\n", "f:1: is not valid JSON at byte 2", Options{Format: Bailian}},
 		{"no object", "[1]\n", "f:1: the line must be a JSON object", Options{Format: Bailian}},
 		{"cut off", `{"chat_id": 1, "timest`, "f:1: the JSON object does not end; the file may be cut off", Options{Format: Bailian}},
@@ -281,6 +281,18 @@ func FuzzBurstGPT(f *testing.F) {
 
 func FuzzBailian(f *testing.F) {
 	fuzz(f, Bailian, bailianRow(5, 40, 1, 2, 3)+"\n"+bailianRow(4, 1, 1), `{"chat_id": 160, "parent_chat_id": 7, "timestamp": 6.11e1, "input_length": 17.0, "hash_ids": [18446744073709551615]}`)
+}
+
+// TestDetectNothing: an empty file, and one of white space, are not of an unknown format. The error says what to do.
+func TestDetectNothing(t *testing.T) {
+	for head, want := range map[string]string{
+		"": "f is empty: ", "\xef\xbb\xbf": "f has nothing but white space: ", " \r\n\n": "f has nothing but white space: ",
+	} {
+		_, err := Detect("f", []byte(head))
+		if err == nil || errors.Is(err, ErrUnknownFormat) || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), "name a file") {
+			t.Errorf("%q: %v", head, err)
+		}
+	}
 }
 
 func FuzzDetect(f *testing.F) {

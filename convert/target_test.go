@@ -276,7 +276,7 @@ func TestTargetsRefuse(t *testing.T) {
 		}()},
 		{"a bad row", `{"timestamp": 0, "input_length": -5}`, "f:1: input_length: -5: must be above 0", Options{To: "vllm"}},
 		{"more blocks than ids can be made for", `{"timestamp": 0, "input_length": 1000000000000}`, "ids are made for 1048576 at most; correct the row", Options{To: "vllm"}},
-		{"an empty trace", "", "no row could be made from f", Options{To: "vllm"}},
+		{"an empty trace", "", "no row could be made from f: there is no row in it; name a file that has some", Options{To: "vllm"}},
 	} {
 		c.opt.Format = Mooncake
 		_, err := Convert(t.Context(), c.opt, writeTo(new(strings.Builder)).sink, text("f", c.rows))

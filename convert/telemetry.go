@@ -113,11 +113,15 @@ func nothing(format Format, files []capture.Source, compiled capture.Result, los
 			why[i].Reason += " (--missing-tokens estimate keeps them)"
 		}
 	}
-	names := strings.Join(namesOf(files), ", ")
+	names := namesOf(files)
 	if compiled.Inferences+compiled.Links == 0 && len(all) == 0 {
-		return fmt.Errorf("no row could be made from %s: there is no span and no log record in it; name a file that has some, or another format than %s (--from)", names, format)
+		return nothingIn(names, "span and no log record", format)
 	}
-	return noRows(fmt.Sprintf("%s, with %d spans of requests to models and %d others", names, compiled.Inferences, compiled.Links), why)
+	advice := "correct what leaves them out, or name a file that has others"
+	if compiled.Inferences == 0 {
+		advice = "record the spans of a GenAI instrumentation, which have gen_ai attributes, or name a file that has some"
+	}
+	return noRows(fmt.Sprintf("%s, with %d spans of requests to models and %d others", strings.Join(names, ", "), compiled.Inferences, compiled.Links), why, advice)
 }
 
 // telemetry converts files to the records of a journal.

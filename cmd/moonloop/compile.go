@@ -135,7 +135,7 @@ func runCompile(cmd *cobra.Command, args []string, f compileFlags) error {
 		return result, journalHint(err)
 	})
 	if err == nil && len(t.List) == 0 {
-		return f.noRows(result)
+		return f.noRows(result, journalNames(journals))
 	}
 	return err
 }
@@ -177,15 +177,21 @@ func (f *compileFlags) onlyRun(sink capture.Sink) capture.Sink {
 }
 
 // noRows explains why there is nothing to write, as far as the counts show.
-func (f *compileFlags) noRows(result capture.Result) error {
+func (f *compileFlags) noRows(result capture.Result, names []string) error {
 	if f.run != "" {
 		return hintError{fmt.Errorf("run %q has no rows in these journals", f.run), "--list names the runs"}
 	}
 	if result.Inferences == 0 {
-		return errors.Join(errors.New("no trace was written: the journals hold no spans of requests"),
-			errors.New("spans of GenAI requests did not reach the exporter, or its sampling left all of them out"))
+		return hintError{
+			fmt.Errorf("no trace was written from %s: the journals hold no spans of requests", few(names)),
+			"spans of GenAI requests did not reach the exporter, or its sampling left all of them out: check that the application " +
+				"sends spans with gen_ai attributes to a pipeline that has the exporter mooncake, or compile journals that have some",
+		}
 	}
-	return fmt.Errorf("no trace was written: the journals hold %s of requests, but none of them became a row", term.Counted(result.Inferences, "spans"))
+	return hintError{
+		fmt.Errorf("no trace was written from %s: the journals hold %s of requests, but none of them became a row", few(names), term.Counted(result.Inferences, "spans")),
+		"the lines above say what was left out, and why",
+	}
 }
 
 // nowhere is the destination of a trace that was not asked for.
