@@ -12,7 +12,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/parquet-go/parquet-go/format"
+	"github.com/parquet-go/parquet-go"
 )
 
 const (
@@ -26,7 +26,12 @@ const (
 	maxDepth = 32
 	// maxPage is the maximum size of a page when decompressed, in bytes, and maxValues of its values.
 	maxPage   = 1 << 28
-	maxValues = 1 << 26
+	maxValues = 1 << 24
+	// maxFileValues is the maximum number of values of a file, and maxRowValues of a row. A value needs some 100 bytes in memory.
+	maxFileValues = 1 << 31
+	maxRowValues  = 1 << 22
+	// maxBatch bounds the largest page times the rows of a batch, in bytes: each of the rows may have a text as long as that page.
+	maxBatch = 1 << 28
 	// pageHead and maxPageHead are the bytes that are first read to find the end of a page's header, and the most that are read.
 	pageHead, maxPageHead = 512, 1 << 20
 )
@@ -257,72 +262,167 @@ func checkFooter(footer []byte) error {
 	return nil
 }
 
-// checkPages returns an error if the header of a page must not be decoded, or a page must not be decompressed.
-func checkPages(in io.ReaderAt, size int64, footer *format.FileMetaData) error {
-	var total int64
-	for _, group := range footer.RowGroups {
-		for i := range group.Columns {
-			c := &group.Columns[i].MetaData
+// checkPages returns an error if the header of a page must not be decoded, a page must not be decompressed, or a row has too many values.
+// Otherwise, it returns the number of rows that may be in memory at a time.
+func checkPages(in io.ReaderAt, size int64, file *parquet.File) (batch int, err error) {
+	var total, values, longest int64 // bytes and values of the file, and the values of its longest row
+	largest := int64(1)              // page, in bytes
+	for i, group := range file.Metadata().RowGroups {
+		var row int64             // the maximum number of values in a row
+		var repeated map[int]bool // columns that may have several of them
+		for j := range group.Columns {
+			c := &group.Columns[j].MetaData
 			from, n := c.DataPageOffset, c.TotalCompressedSize
 			if c.DictionaryPageOffset != 0 {
 				from = c.DictionaryPageOffset
 			}
 			// Columns that share bytes could make the file as long as they like.
 			if from < 0 || n < 0 || n > size-total {
-				return errors.New(damaged)
+				return 0, errors.New(damaged)
 			}
 			total += n
-			if err := checkColumn(io.NewSectionReader(in, from, n)); err != nil {
-				return err
+			p, err := checkColumn(io.NewSectionReader(in, from, n))
+			if err != nil {
+				return 0, err
+			}
+			largest = max(largest, p.largest)
+			if values += p.values; values > maxFileValues {
+				return 0, errBound
+			}
+			if more := p.values - max(group.NumRows, 1) + 1; more > 1 {
+				if repeated == nil {
+					repeated = map[int]bool{}
+				}
+				repeated[j] = true
+				row += more
 			}
 		}
+		if row > maxRowValues { // if the other rows have one value
+			row, err = longestRow(file.RowGroups()[i], repeated)
+			if err != nil {
+				return 0, err
+			}
+		}
+		longest = max(longest, row)
 	}
-	return nil
+	return int(min(batchRows, max(1, maxBatch/largest), maxRowValues/max(1, longest))), nil
 }
 
+// longestRow counts the values of the longest row in some columns of a group.
+func longestRow(group parquet.RowGroup, columns map[int]bool) (all int64, err error) {
+	buffer := make([]parquet.Value, 1024)
+	for i, c := range group.ColumnChunks() {
+		if !columns[i] {
+			continue
+		}
+		n, err := longestOf(c, buffer)
+		if err != nil {
+			return 0, err
+		}
+		if all += n; all > maxRowValues {
+			return 0, fmt.Errorf("a row of the Parquet file has more than %d values: no trace has such a row", maxRowValues)
+		}
+	}
+	return all, nil
+}
+
+// longestOf counts the values of the longest row in a column, up to a little more than maxRowValues.
+func longestOf(column parquet.ColumnChunk, buffer []parquet.Value) (longest int64, err error) {
+	pages := column.Pages()
+	defer func() { _ = pages.Close() }() // it was only read
+	for row := int64(0); longest <= maxRowValues; {
+		page, err := pages.ReadPage()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", damaged, err)
+		}
+		for values := page.Values(); err == nil && longest <= maxRowValues; {
+			var n int
+			n, err = values.ReadValues(buffer)
+			for _, v := range buffer[:n] {
+				if v.RepetitionLevel() == 0 {
+					row = 0
+				}
+				row++
+				longest = max(longest, row)
+			}
+		}
+		parquet.Release(page)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return 0, fmt.Errorf("%s: %w", damaged, err)
+		}
+	}
+	return longest, nil
+}
+
+// pages describes the pages of a column.
+type pages struct{ values, largest int64 }
+
 // checkColumn checks the pages of a column.
-func checkColumn(column *io.SectionReader) error {
+func checkColumn(column *io.SectionReader) (all pages, err error) {
 	head := make([]byte, pageHead)
 	for at := int64(0); at < column.Size(); {
 		n, err := column.ReadAt(head, at)
 		if err != nil && !errors.Is(err, io.EOF) {
-			return err
+			return all, err
 		}
 		if n == 0 {
-			return nil // it is cut off, as reading it shows
+			break // it is cut off, as reading it shows
 		}
-		length, compressed, err := checkPage(head[:n])
+		p, err := checkPage(head[:n])
 		switch {
 		case errors.Is(err, errShort) && n < len(head):
-			return nil // likewise
+			return all, nil // likewise
 		case errors.Is(err, errShort) && len(head) < maxPageHead:
 			head = make([]byte, 2*len(head))
 			continue
 		case errors.Is(err, errShort):
-			return errBound
+			return all, errBound
 		case err != nil:
-			return err
+			return all, err
 		}
-		at += int64(length) + compressed
+		at += int64(p.head) + p.compressed
+		all.values += p.values
+		all.largest = max(all.largest, p.decompressed)
 	}
-	return nil
+	return all, nil
 }
 
-// checkPage checks the header of a page. It returns the size of the header and of what follows it.
-func checkPage(head []byte) (length int, compressed int64, err error) {
+// page is what the header of a page says: the sizes of the header, of what follows, and of that when it is decompressed, in bytes; and the
+// number of its values, except for those of a dictionary.
+type page struct {
+	head                     int
+	compressed, decompressed int64
+	values                   int64
+}
+
+// checkPage checks the header of a page.
+func checkPage(head []byte) (p page, err error) {
 	m := metadata{data: head, field: func(of, id int, n int64) error {
-		values := (of == dataPageField || of == dictionaryField || of == dataV2Field) && id == 1
+		most := int64(maxPage)
 		switch {
 		case of == 0 && id == compressedField:
-			compressed = n
-		case of == 0 && id == decompressedField && n > maxPage, values && n > maxValues:
+			p.compressed = n
+		case of == 0 && id == decompressedField:
+			p.decompressed = n
+		case id == 1 && (of == dataPageField || of == dataV2Field):
+			p.values, most = n, maxValues
+		case id == 1 && of == dictionaryField:
+			most = maxValues
+		default:
+			return nil
+		}
+		switch {
+		case n < 0:
+			return errors.New(damaged)
+		case n > most:
 			return fmt.Errorf("the Parquet file has a page of %d bytes or values: write it with smaller pages", n)
 		}
 		return nil
 	}}
 	err = m.structure(0, 0)
-	if err == nil && compressed < 0 {
-		err = errors.New(damaged)
-	}
-	return m.at, compressed, err
+	p.head = m.at
+	return p, err
 }

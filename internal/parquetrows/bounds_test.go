@@ -55,6 +55,41 @@ func TestHostileMetadata(t *testing.T) {
 	}
 }
 
+// TestLongRows: a row with more values than any trace has is an error, also in a file of few bytes; with less, fewer rows are in memory.
+func TestLongRows(t *testing.T) {
+	type list struct {
+		Plain []int64 `parquet:"plain"`
+	}
+	open := func(lengths ...int) (*Reader, error) {
+		var file bytes.Buffer
+		w := parquet.NewGenericWriter[list](&file, parquet.Compression(&parquet.Zstd))
+		for _, n := range lengths {
+			if _, err := w.Write([]list{{make([]int64, n)}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return New(bytes.NewReader(file.Bytes()), int64(file.Len()))
+	}
+	if _, err := open(1, maxRowValues+1, 1); err == nil || !strings.Contains(err.Error(), "no trace has such a row") {
+		t.Errorf("too long: %v", err)
+	}
+	for _, c := range []struct{ length, rows, batch int }{{10, 1000, batchRows}, {maxRowValues / 8, 9, 8}, {maxRowValues, 1, 1}} {
+		r, err := open(slices.Repeat([]int{c.length}, c.rows)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(r.rows) != c.batch {
+			t.Errorf("%d rows of %d values: %d at a time, want %d", c.rows, c.length, len(r.rows), c.batch)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestManyPages: headers of any length and any number of pages are read.
 func TestManyPages(t *testing.T) {
 	var rows []row
@@ -78,8 +113,8 @@ func FuzzMetadata(f *testing.F) {
 	f.Add([]byte("\x2b\x01\x88\x01a\x01b\x19\x28\x01a\x01b\x17\x00\x00\x00\x00\x00\x00\x00\x00\x11\x12\x13\x01\x1a\x21\x01\x02\x00"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		_ = checkFooter(data)
-		if length, _, err := checkPage(data); err == nil && (length < 1 || length > len(data)) {
-			t.Errorf("a header of %d bytes in %d", length, len(data))
+		if p, err := checkPage(data); err == nil && (p.head < 1 || p.head > len(data) || p.compressed < 0) {
+			t.Errorf("a header of %d bytes in %d, with %d bytes after it", p.head, len(data), p.compressed)
 		}
 	})
 }

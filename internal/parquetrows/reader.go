@@ -48,9 +48,11 @@ type Reader struct {
 	in   *parquet.GenericReader[any]
 	root parquet.Node
 	json []string // columns that hold JSON
-	rows []any
-	line []byte // the unread part of the lines made last
-	done int64  // rows
+	rows []any    // a batch
+	next []any    // the rows of the batch that are not lines yet
+	line []byte   // the unread part of the line made last
+	done int64    // rows read
+	end  error    // after the rows of the batch
 	err  error
 }
 
@@ -76,11 +78,12 @@ func New(in io.ReaderAt, size int64) (r *Reader, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", damaged, err)
 	}
-	if err := checkPages(in, size, file.Metadata()); err != nil {
+	batch, err := checkPages(in, size, file)
+	if err != nil {
 		return nil, err
 	}
 	names, _ := file.Lookup(JSONColumns)
-	return &Reader{in: parquet.NewGenericReader[any](file), root: file.Schema(), json: strings.Split(names, ","), rows: make([]any, batchRows)}, nil
+	return &Reader{in: parquet.NewGenericReader[any](file), root: file.Schema(), json: strings.Split(names, ","), rows: make([]any, batch)}, nil
 }
 
 // guard converts a panic to an error: the library panics on some damaged files.
@@ -103,27 +106,37 @@ func (r *Reader) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// fill makes the lines of some rows.
+// fill makes the line of the next row. There is one line at a time: those of a batch may share a text that is in memory only once.
 func (r *Reader) fill() {
 	defer guard(&r.err)
+	if len(r.next) == 0 {
+		if r.err = r.end; r.err == nil {
+			r.read()
+		}
+	}
+	if len(r.next) > 0 {
+		r.line = append(appendGroup(r.line[:0], r.root, r.next[0], r.json), '\n')
+		r.next[0] = nil
+		r.next = r.next[1:]
+	}
+}
+
+// read reads a batch of rows.
+func (r *Reader) read() {
 	clear(r.rows)
 	n, err := r.in.Read(r.rows)
-	line := r.line[:0]
-	for _, row := range r.rows[:n] {
-		line = append(appendGroup(line, r.root, row, r.json), '\n')
-	}
-	r.line = line
+	r.next = r.rows[:n]
 	r.done += int64(n)
 	switch {
 	case errors.Is(err, io.EOF):
-		r.err = io.EOF
+		r.end = io.EOF
 		if want := r.in.NumRows(); r.done < want { // the library takes damage for the end
-			r.err = fmt.Errorf("%s: it has %d rows of %d", damaged, r.done, want)
+			r.end = fmt.Errorf("%s: it has %d rows of %d", damaged, r.done, want)
 		}
 	case err != nil:
-		r.err = fmt.Errorf("%s: after row %d: %w", damaged, r.done, err)
+		r.end = fmt.Errorf("%s: after row %d: %w", damaged, r.done, err)
 	case n == 0:
-		r.err = errors.New(damaged)
+		r.end = errors.New(damaged)
 	}
 }
 
