@@ -41,8 +41,18 @@ ALONE := ./agent/dataset ./agent/judge ./agent/prompt ./agent/report/export ./ag
 
 # Packages that run much of their code side by side, but whose tests repeat a calculation with many inputs, random or out of long tables, or
 # have tests in which one goroutine works at a time. Under the race detector they repeat it less often, and leave such tests out (-short).
-# Without it, every test runs, as often as it promises: a repetition shows another input, and no other race.
+# Without it, these tests (REDUCED) run as often as they promise: a repetition shows another input, and no other race. The others of these
+# packages do the same with the detector and without, so they run once, with it. internal/policy says which belong here.
 TWICE := ./cmd/moonloop ./agent/load ./agent/telemetry ./capture ./convert ./encoding ./mooncake ./mooncake/transform ./study
+REDUCED := TestAgreementOfRangesIsThatOfTheirIDs TestAliases TestAnyTransformationIsATrace TestBesideIsExact TestContinuedMemory \
+	TestContinuedRows TestCutRanges TestDecideCoverage TestDecompressionIsBounded TestDigestsOutsideOfMemory TestFineSharing \
+	TestFineTokens TestFollow TestHelp TestHostile TestHostileFiles TestHostileFlags TestHostileGraph TestHostileRanges \
+	TestHostileSharing TestInspectJSON TestInspectPrintsTheGoldenFigures TestLongSpansOverGRPC TestMalformedFiles \
+	TestMalformedFlags TestMalformedRows TestMalformedSidecars TestManyTurns TestMergeIsTheRunOfOneProcess \
+	TestPotentialOfThePublicTrace TestPrintedLines TestPrintedMembers TestPure TestRaised TestRangesAreRenumberedLikeTheirIDs \
+	TestRowsWithRanges TestSampleError TestScalePublicTrace TestSearchCoverage TestSearchFindsCapacity TestSettingsEveryFlag \
+	TestShardsOfThePublicTrace TestSharedBlocksAreSharedText TestSharedEndsAreSharedMessages TestShortMessages \
+	TestSizesOfConversations TestTextIdentity TestTimeScaleKeepsTheSequence TestTree TestTwins TestWhatEndsCost
 
 # The vendors' clients are 16 MB of code. To compile their two largest packages takes 80 s of a processor, or 46 s without inlining. make lint
 # compiles them without the race detector anyway, so make check does it once instead of twice. The simulator's own tests send it the same
@@ -117,7 +127,8 @@ test-short:
 	$(RACE) -short $(TWICE)
 
 test-alone:
-	$(STATIC) go test -vet=off -parallel 4 $(TWICE) $(ALONE) $(CLIENTS) ./dashboards/...
+	$(STATIC) go test -vet=off -parallel 4 -run '^($(subst $() ,|,$(REDUCED)))$$' $(TWICE)
+	$(STATIC) go test -vet=off -parallel 4 $(ALONE) $(CLIENTS) ./dashboards/...
 
 test-deploy:
 	cd test/deploy && GOWORK=off $(STATIC) go test -vet=off .
