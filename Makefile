@@ -11,8 +11,8 @@ MAKEFLAGS += --no-print-directory
 
 # Large packages in which no time is spent are compiled without inlining, which takes a quarter to a half less time: the vendors' clients
 # (CLIENTS), clients of clouds and of Kubernetes (once per upload or login), what reads configuration, and what only test/deploy and dashboards need.
-PLAIN := github.com/anthropics github.com/aws github.com/Azure github.com/AzureAD github.com/compose-spec github.com/go-openapi \
-	github.com/google/gnostic-models github.com/google/s2a-go github.com/grafana/grafana-foundation-sdk github.com/jcmturner \
+PLAIN := github.com/anthropics github.com/aws github.com/Azure github.com/AzureAD github.com/compose-spec github.com/foxboron github.com/go-openapi \
+	github.com/google/gnostic-models github.com/google/go-tpm github.com/google/s2a-go github.com/grafana/grafana-foundation-sdk github.com/jcmturner \
 	github.com/openai github.com/pb33f go.opentelemetry.io/contrib/otelconf helm.sh k8s.io sigs.k8s.io
 
 # No tables for a debugger are compiled, which binaries and tests are stripped of anyway: that saves a tenth of the time. The compiler's own
@@ -116,7 +116,11 @@ demo: moonloop
 test: build
 	@$(MAKE) -j 2 test-race test-alone test-short test-deploy
 
-RACE := GORACE='atexit_sleep_ms=0' GOFLAGS="$(COMPILE)" go test -race -vet=off -ldflags=-w -p 2 -parallel 4
+# Packages that tests run little of, compiled without inlining under the race detector only. What users run has them with inlining.
+RACED := charm.land github.com/charmbracelet github.com/felixge/httpsnoop github.com/json-iterator github.com/minio github.com/prometheus/procfs \
+	github.com/stretchr github.com/tinylib/msgp github.com/xuri
+
+RACE := GORACE='atexit_sleep_ms=0' GOFLAGS="$(COMPILE) $(foreach p,$(RACED),'-gcflags=$(p)/...=-dwarf=false -l')" go test -race -vet=off -ldflags=-w -p 2 -parallel 4
 
 test-race:
 	MOONLOOP_BIN='$(CURDIR)/bin/moonloop' MOONLOOP_OTELCOL='$(CURDIR)/bin/otelcol-moonloop' \
