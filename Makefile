@@ -11,8 +11,8 @@ MAKEFLAGS += --no-print-directory
 
 # Large packages in which no time is spent are compiled without inlining, which takes a quarter to a half less time: the vendors' clients
 # (CLIENTS), clients of clouds and of Kubernetes (once per upload or login), what reads configuration, and what only test/deploy and dashboards need.
-PLAIN := github.com/anthropics github.com/aws github.com/Azure github.com/AzureAD github.com/compose-spec github.com/go-openapi \
-	github.com/google/gnostic-models github.com/google/s2a-go github.com/grafana/grafana-foundation-sdk github.com/jcmturner \
+PLAIN := github.com/anthropics github.com/aws github.com/Azure github.com/AzureAD github.com/compose-spec github.com/foxboron github.com/go-openapi \
+	github.com/google/gnostic-models github.com/google/go-tpm github.com/google/s2a-go github.com/grafana/grafana-foundation-sdk github.com/jcmturner \
 	github.com/openai github.com/pb33f go.opentelemetry.io/contrib/otelconf helm.sh k8s.io sigs.k8s.io
 
 # No tables for a debugger are compiled, which binaries and tests are stripped of anyway: that saves a tenth of the time. The compiler's own
@@ -41,8 +41,18 @@ ALONE := ./agent/dataset ./agent/judge ./agent/prompt ./agent/report/export ./ag
 
 # Packages that run much of their code side by side, but whose tests repeat a calculation with many inputs, random or out of long tables, or
 # have tests in which one goroutine works at a time. Under the race detector they repeat it less often, and leave such tests out (-short).
-# Without it, every test runs, as often as it promises: a repetition shows another input, and no other race.
+# Without it, these tests (REDUCED) run as often as they promise: a repetition shows another input, and no other race. The others of these
+# packages do the same with the detector and without, so they run once, with it. internal/policy says which belong here.
 TWICE := ./cmd/moonloop ./agent/load ./agent/telemetry ./capture ./convert ./encoding ./mooncake ./mooncake/transform ./study
+REDUCED := TestAgreementOfRangesIsThatOfTheirIDs TestAliases TestAnyTransformationIsATrace TestBesideIsExact TestContinuedMemory \
+	TestContinuedRows TestCutRanges TestDecideCoverage TestDecompressionIsBounded TestDigestsOutsideOfMemory TestFineSharing \
+	TestFineTokens TestFollow TestHelp TestHostile TestHostileFiles TestHostileFlags TestHostileGraph TestHostileRanges \
+	TestHostileSharing TestInspectJSON TestInspectPrintsTheGoldenFigures TestLongSpansOverGRPC TestMalformedFiles \
+	TestMalformedFlags TestMalformedRows TestMalformedSidecars TestManyTurns TestMergeIsTheRunOfOneProcess \
+	TestPotentialOfThePublicTrace TestPrintedLines TestPrintedMembers TestPure TestRaised TestRangesAreRenumberedLikeTheirIDs \
+	TestRowsWithRanges TestSampleError TestScalePublicTrace TestSearchCoverage TestSearchFindsCapacity TestSettingsEveryFlag \
+	TestShardsOfThePublicTrace TestSharedBlocksAreSharedText TestSharedEndsAreSharedMessages TestShortMessages \
+	TestSizesOfConversations TestTextIdentity TestTimeScaleKeepsTheSequence TestTree TestTwins TestWhatEndsCost
 
 # The vendors' clients are 16 MB of code. To compile their two largest packages takes 80 s of a processor, or 46 s without inlining. make lint
 # compiles them without the race detector anyway, so make check does it once instead of twice. The simulator's own tests send it the same
@@ -106,7 +116,11 @@ demo: moonloop
 test: build
 	@$(MAKE) -j 2 test-race test-alone test-short test-deploy
 
-RACE := GORACE='atexit_sleep_ms=0' GOFLAGS="$(COMPILE)" go test -race -vet=off -ldflags=-w -p 2 -parallel 4
+# Packages that tests run little of, compiled without inlining under the race detector only. What users run has them with inlining.
+RACED := charm.land github.com/charmbracelet github.com/felixge/httpsnoop github.com/json-iterator github.com/minio github.com/prometheus/procfs \
+	github.com/stretchr github.com/tinylib/msgp github.com/xuri
+
+RACE := GORACE='atexit_sleep_ms=0' GOFLAGS="$(COMPILE) $(foreach p,$(RACED),'-gcflags=$(p)/...=-dwarf=false -l')" go test -race -vet=off -ldflags=-w -p 2 -parallel 4
 
 test-race:
 	MOONLOOP_BIN='$(CURDIR)/bin/moonloop' MOONLOOP_OTELCOL='$(CURDIR)/bin/otelcol-moonloop' \
@@ -117,7 +131,8 @@ test-short:
 	$(RACE) -short $(TWICE)
 
 test-alone:
-	$(STATIC) go test -vet=off -parallel 4 $(TWICE) $(ALONE) $(CLIENTS) ./dashboards/...
+	$(STATIC) go test -vet=off -parallel 4 -run '^($(subst $() ,|,$(REDUCED)))$$' $(TWICE)
+	$(STATIC) go test -vet=off -parallel 4 $(ALONE) $(CLIENTS) ./dashboards/...
 
 test-deploy:
 	cd test/deploy && GOWORK=off $(STATIC) go test -vet=off .

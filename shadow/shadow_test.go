@@ -79,7 +79,7 @@ func TestFollows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		journals, dir := t.TempDir(), filepath.Join(t.TempDir(), "shadow")
 		e, network, stop := serve(t, simulator.Config{Cache: simulator.Cache{BlockSize: fineBlock, Replies: true}, Latency: simulator.Latency{Prefill: 50 * time.Millisecond, Decode: 10 * time.Millisecond}})
-		all := conversations(t, time.Now(), 8*time.Minute, 2)
+		all := conversations(t, time.Now(), 8*time.Minute, 1)
 		cfg := configFor(t, journals, dir, network)
 		cfg.Replay.Prompt = agent.Prompt{Carry: carry.Always}
 		s := follow(t, cfg, all, 13*time.Minute)
@@ -152,7 +152,7 @@ func TestKilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		journals, dir := t.TempDir(), filepath.Join(t.TempDir(), "shadow")
 		e, network, stop := serve(t, simulator.Config{Latency: simulator.Latency{Prefill: 400 * time.Millisecond, Decode: 10 * time.Millisecond}})
-		all := conversations(t, time.Now(), 12*time.Minute, 2)
+		all := conversations(t, time.Now(), 12*time.Minute, 1)
 		var producing sync.WaitGroup
 		producing.Go(func() { produce(t.Context(), t, journals, all, 2*time.Minute, 4) })
 
@@ -246,7 +246,7 @@ func TestDrops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		journals, dir := t.TempDir(), filepath.Join(t.TempDir(), "shadow")
 		_, network, stop := serve(t, simulator.Config{})
-		all := conversations(t, time.Now(), 6*time.Minute, 2)
+		all := conversations(t, time.Now(), 6*time.Minute, 1)
 		late := 0
 		for i := range all {
 			if i%50 == 49 { // its record arrives after its window was compiled

@@ -28,10 +28,6 @@ func TestRaceDetector(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := regexp.MustCompile(`(?m)^ALONE := ((?:.*\\\n)*.*)$`).FindSubmatch(makefile)
-	if list == nil {
-		t.Fatal("the Makefile has no list ALONE")
-	}
 	tested, beside := map[string]bool{}, map[string]string{}
 	eachGoFile(t, func(name string, content []byte) {
 		folder := path.Dir(name)
@@ -56,7 +52,7 @@ func TestRaceDetector(t *testing.T) {
 		}
 	}
 	slices.Sort(want)
-	got := strings.Fields(strings.ReplaceAll(string(list[1]), "\\\n", " "))
+	got := listIn(t, makefile, "ALONE")
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("ALONE is not the sorted list of packages in which nothing runs side by side (-want +got):\n%s", diff)
 		for _, folder := range got {
@@ -117,4 +113,116 @@ func TestSideBySide(t *testing.T) {
 			t.Errorf("%s: %v", code, got)
 		}
 	}
+}
+
+// TestReduced: the Makefile names exactly the tests that do less with -short, in the packages that run twice. Only these run a second time,
+// without the race detector. All others did the same work under it.
+func TestReduced(t *testing.T) {
+	makefile, err := os.ReadFile(filepath.Join(repositoryRoot(t), "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	twice := listIn(t, makefile, "TWICE")
+	functions := map[string]map[string]*ast.FuncDecl{} // of the tests of a folder, by name
+	eachGoFile(t, func(name string, content []byte) {
+		folder := "./" + path.Dir(name)
+		if !strings.HasSuffix(name, "_test.go") || !slices.Contains(twice, folder) {
+			return
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), name, content, 0)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		if functions[folder] == nil {
+			functions[folder] = map[string]*ast.FuncDecl{}
+		}
+		addFunctions(functions[folder], file)
+	})
+	var want []string
+	for _, folder := range twice {
+		reduced := reducedTests(functions[folder])
+		if len(reduced) == 0 {
+			t.Errorf("%s: no test does less with -short, so it need not run twice", folder)
+		}
+		want = append(want, reduced...)
+	}
+	slices.Sort(want)
+	if diff := cmp.Diff(slices.Compact(want), listIn(t, makefile, "REDUCED")); diff != "" {
+		t.Errorf("REDUCED is not the sorted list of tests that do less with -short (-want +got):\n%s", diff)
+	}
+}
+
+// addFunctions adds the functions and methods of a file. Two of one name become one that calls what both call.
+func addFunctions(functions map[string]*ast.FuncDecl, file *ast.File) {
+	for _, d := range file.Decls {
+		f, ok := d.(*ast.FuncDecl)
+		if !ok || f.Body == nil {
+			continue
+		}
+		if before := functions[f.Name.Name]; before != nil {
+			f.Body.List = append(f.Body.List, before.Body.List...)
+		}
+		functions[f.Name.Name] = f
+	}
+}
+
+// reducedTests returns the tests, fuzz targets and examples that call testing.Short, or name a function that does, directly or not.
+func reducedTests(functions map[string]*ast.FuncDecl) (reduced []string) {
+	less := map[string]bool{}
+	for before := -1; before < len(less); {
+		before = len(less)
+		for name, f := range functions {
+			ast.Inspect(f.Body, func(node ast.Node) bool {
+				switch n := node.(type) {
+				case *ast.SelectorExpr:
+					if of, ok := n.X.(*ast.Ident); ok && of.Name == "testing" && n.Sel.Name == "Short" {
+						less[name] = true
+					}
+				case *ast.Ident:
+					if less[n.Name] {
+						less[name] = true
+					}
+				}
+				return !less[name]
+			})
+		}
+	}
+	for name := range less {
+		if strings.HasPrefix(name, "Test") || strings.HasPrefix(name, "Fuzz") || strings.HasPrefix(name, "Example") {
+			reduced = append(reduced, name)
+		}
+	}
+	return reduced
+}
+
+func TestReducedTests(t *testing.T) {
+	functions := map[string]*ast.FuncDecl{}
+	for _, code := range []string{
+		"func few(n int) int { if testing.Short() { return 1 }; return n }\nfunc TestA(t *testing.T) { few(3) }",
+		"func through() { few(2) }\nfunc TestB(t *testing.T) { t.Run(\"x\", func(t *testing.T) { through() }) }\nfunc FuzzC(f *testing.F) { testing.Short() }",
+		"func TestD(t *testing.T) { other.Short() }\nfunc TestE(t *testing.T) { x.run() }\nfunc (x y) run() { testing.Verbose() }",
+		"func (x z) run() { few(1) }",
+	} {
+		file, err := parser.ParseFile(token.NewFileSet(), "f_test.go", "package p\n"+code, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		addFunctions(functions, file)
+	}
+	got := reducedTests(functions)
+	slices.Sort(got)
+	if diff := cmp.Diff([]string{"FuzzC", "TestA", "TestB", "TestE"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// listIn returns the words of a variable of the Makefile.
+func listIn(t *testing.T, makefile []byte, variable string) []string {
+	t.Helper()
+	list := regexp.MustCompile(`(?m)^` + variable + ` := ((?:.*\\\n)*.*)$`).FindSubmatch(makefile)
+	if list == nil {
+		t.Fatalf("the Makefile has no list %s", variable)
+	}
+	return strings.Fields(strings.ReplaceAll(string(list[1]), "\\\n", " "))
 }

@@ -51,15 +51,26 @@ func (h *histogram) merge(o histogram) {
 func (h *histogram) empty() bool { return h.h == nil && len(h.values) == 0 }
 
 // quantile returns the value at q, 0 to 1, by nearest rank.
-func (h *histogram) quantile(q float64) float64 {
+func (h *histogram) quantile(q float64) float64 { return h.quantiles(q)[0] }
+
+// quantiles returns the values at shares of 0 to 1, in ascending order, by nearest rank. It reads all counts once.
+func (h *histogram) quantiles(shares ...float64) []float64 {
+	found := make([]float64, len(shares))
 	if n := len(h.values); n > 0 {
 		slices.Sort(h.values)
-		return float64(h.values[max(int(math.Ceil(q*float64(n)-1e-9)), 1)-1])
+		for i, q := range shares {
+			found[i] = float64(h.values[max(int(math.Ceil(q*float64(n)-1e-9)), 1)-1])
+		}
+	} else if h.h != nil {
+		percent := make([]float64, len(shares))
+		for i, q := range shares {
+			percent[i] = 100 * q
+		}
+		for i, v := range h.h.ValueAtPercentilesSlice(percent) {
+			found[i] = float64(v)
+		}
 	}
-	if h.h == nil {
-		return 0
-	}
-	return float64(h.h.ValueAtQuantile(100 * q))
+	return found
 }
 
 // millis returns a quantile of durations, in ms.
@@ -77,18 +88,15 @@ func (h *histogram) curve() *curve {
 		return nil
 	}
 	var c curve
-	add := func(q float64) {
-		c.X = append(c.X, round(max(h.millis(q), 0.001))) // the axis is logarithmic
-		c.Y = append(c.Y, q)
-	}
 	for i := range 198 {
-		add(float64(i) / 200)
+		c.Y = append(c.Y, float64(i)/200)
 	}
 	for i := range 20 {
-		add(0.99 + float64(i)/2000)
+		c.Y = append(c.Y, 0.99+float64(i)/2000)
 	}
-	for _, q := range []float64{0.9995, 0.9999, 1} {
-		add(q)
+	c.Y = append(c.Y, 0.9995, 0.9999, 1)
+	for _, micro := range h.quantiles(c.Y...) {
+		c.X = append(c.X, round(max(micro/perMilli, 0.001))) // the axis is logarithmic
 	}
 	return &c
 }
