@@ -73,6 +73,39 @@ func TestEveryFlagHasAnEffect(t *testing.T) {
 	}
 }
 
+// TestEveryFlagOfAgentAndTwin: each flag of these verbs has a test of what it does. The options of the service's runs are flags of replay, which
+// the table has.
+func TestEveryFlagOfAgentAndTwin(t *testing.T) {
+	const serves, refuses = "cmd/moonloop.TestAgentServes", "cmd/moonloop.TestAgentRefuses"
+	for verb, by := range map[string]map[string]string{
+		"agent": {
+			"listen": refuses, "token-env": refuses, "token-file": serves, "no-auth": refuses, "tls-cert": serves, "tls-key": serves,
+			"allow-target": serves, "traces": serves, "out": serves, "api-key-file": serves, "api-key-env": refuses, "ca-file": refuses,
+			"max-runs": "internal/service.TestOneAtATime", "keep-runs": "internal/service.TestRoom", "max-upload": "internal/service.TestUpload", "max-disk": "internal/service.TestRoom",
+			"header": "agent.TestOptionHeadersAndKey", "header-env": "cmd/moonloop.TestEffects", "cert-file": "agent.TestOptionTLSAndHTTP2", "key-file": "agent.TestOptionTLSAndHTTP2",
+			"insecure-skip-verify": "agent.TestOptionTLSAndHTTP2", "otlp-endpoint": "cmd/moonloop.TestEffects", "otlp-protocol": serves,
+			"histograms": "agent/telemetry.TestExponentialHistograms", "trace-url": "agent/report/page.TestPageOfARun",
+		},
+		"twin": {
+			"tolerance": "cmd/moonloop.TestTwinVerb", "json": "cmd/moonloop.TestTwinOfAnApplication", "markdown": "cmd/moonloop.TestTwinVerb", "html": "cmd/moonloop.TestTwinOfAnApplication",
+		},
+	} {
+		found, _, err := newRootCommand().Find([]string{verb})
+		if err != nil {
+			t.Fatal(err)
+		}
+		found.Flags().VisitAll(func(f *pflag.Flag) {
+			if f.Name != "help" && !testExists(t, by[f.Name]) {
+				t.Errorf("%s --%s: no test shows what it does (%q)", verb, f.Name, by[f.Name])
+			}
+			delete(by, f.Name)
+		})
+		for name := range by {
+			t.Errorf("%s has no flag --%s", verb, name)
+		}
+	}
+}
+
 // TestEffects runs each line of the table.
 func TestEffects(t *testing.T) {
 	t.Parallel()
@@ -112,8 +145,11 @@ func TestEffects(t *testing.T) {
 // testExists reports whether a package of the module has a test of this name: PACKAGE.NAME, the package by its folder.
 func testExists(t *testing.T, name string) bool {
 	t.Helper()
-	folder, test, _ := strings.Cut(name, ".")
+	folder, test, named := strings.Cut(name, ".")
 	found := false
+	if !named {
+		return false
+	}
 	err := filepath.WalkDir(filepath.Join("..", "..", filepath.FromSlash(folder)), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || found || !strings.HasSuffix(path, "_test.go") {
 			return err
