@@ -18,7 +18,7 @@ import (
 
 // effectsTable says of each flag of replay what it does: see its first lines.
 //
-//go:embed testdata/effects.txt
+//go:embed testdata/effects/flags.txt
 var effectsTable string
 
 // effect is a line of the table.
@@ -63,7 +63,7 @@ func TestEveryFlagHasAnEffect(t *testing.T) {
 	fs := newReplayCommand().Flags()
 	fs.VisitAll(func(f *pflag.Flag) {
 		if !known[f.Name] && f.Name != "help" {
-			t.Errorf("--%s: no line of testdata/effects.txt says what it does", f.Name)
+			t.Errorf("--%s: no line of testdata/effects/flags.txt says what it does", f.Name)
 		}
 	})
 	for name := range known {
