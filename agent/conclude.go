@@ -284,6 +284,9 @@ func (e ending) warn(f *measure.Figures, counts load.Counts, loss telemetry.Loss
 	if rejected > 0 {
 		said.warn("%d rows cannot be used and were rejected, so the run's digests differ from the trace's; these rows are in %s; the first is %v", rejected, e.in.quarantine.Name(), e.in.quarantine.First())
 	}
+	if name := e.plan.instance; name != "" && f.Rows.Served > 0 && len(f.Servers) == 0 {
+		said.warn("no reply has the header %s, so no instance is known; --instance-header names the one that the router sends", name)
+	}
 	// The template's own tokens are cached with every prompt, and an engine may share part of a fine block.
 	slack := int64(e.plan.requests.Options().Overhead) + e.plan.blocks.fine
 	if cached, _ := f.Stat(measure.TotalCached); f.Cache.Beyond > slack*f.Cache.Predicted && float64(f.Cache.Beyond) > 0.05*cached.Avg {

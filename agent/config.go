@@ -541,6 +541,8 @@ func validPort(port string) bool {
 
 // The defaults of a configuration.
 const (
+	defaultSessionHeader = "X-Session-Id"
+
 	defaultLead = 50 * time.Millisecond
 	// defaultPrepare is enough for a burst of 20 requests, of about 0.1 ms each, or for a connection within a data centre. Each
 	// request that waits has its own connection, so more time would cost memory in the engine and here.
@@ -569,7 +571,7 @@ func (c Config) resolved() Config {
 	s.ConcurrencyRampUp, s.PrefillRampUp = min(s.ConcurrencyRampUp, longest), min(s.PrefillRampUp, longest)
 	s.WarmupFor, s.WarmupGrace = min(s.WarmupFor, longest), min(s.WarmupGrace, longest)
 	s.WarmupConcurrencyRampUp, s.WarmupPrefillRampUp = min(s.WarmupConcurrencyRampUp, longest), min(s.WarmupPrefillRampUp, longest)
-	c.Target.SessionHeader = cmp.Or(c.Target.SessionHeader, "X-Session-Id")
+	c.Target.SessionHeader = cmp.Or(c.Target.SessionHeader, defaultSessionHeader)
 	s.MaxDuration, s.Grace = min(s.MaxDuration, longest), min(cmp.Or(s.Grace, defaultGrace), longest)
 	if s.Prepare = cmp.Or(s.Prepare, defaultPrepare); c.Target.HTTP2 { // headers would be sent at once
 		s.Prepare = 0

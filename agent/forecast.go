@@ -76,7 +76,7 @@ func Predict(ctx context.Context, cfg Config, each func(*schedule.Item)) (*Forec
 		return nil, err
 	}
 	defer in.close()
-	in.announce(cfg.Schedule, cfg.Prompt.Images, &notices{onWarn: cfg.Warn, onNote: cfg.Note})
+	in.announce(cfg, &notices{onWarn: cfg.Warn, onNote: cfg.Note})
 	defer context.AfterFunc(ctx, in.stream.Stop)()
 	info := in.stream.Info()
 	f := &Forecast{Trace: in.name, Schedule: describeSchedule(cfg, info), Sessions: info.Sessions.String(), Width: 1}

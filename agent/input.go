@@ -14,9 +14,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/moonloop/moonloop/agent/carry"
 	"github.com/moonloop/moonloop/agent/load"
 	"github.com/moonloop/moonloop/agent/prompt"
 	"github.com/moonloop/moonloop/agent/report"
+	"github.com/moonloop/moonloop/agent/send"
 	"github.com/moonloop/moonloop/agent/telemetry"
 	"github.com/moonloop/moonloop/mooncake"
 )
@@ -192,8 +194,8 @@ func (in *input) named(err error) error {
 }
 
 // announce reports what the trace's first rows have shown.
-func (in *input) announce(s Schedule, images prompt.Images, said *notices) {
-	info := in.stream.Info()
+func (in *input) announce(cfg Config, said *notices) {
+	info, s := in.stream.Info(), cfg.Schedule
 	switch info.Sessions {
 	case mooncake.SessionFull:
 		said.note("sessions: rows are whole prompts; %s", info.Evidence)
@@ -209,12 +211,25 @@ func (in *input) announce(s Schedule, images prompt.Images, said *notices) {
 	if slices.ContainsFunc(info.Broken, func(v mooncake.Violation) bool { return !slices.Contains(harmless, v.Rule) }) {
 		said.note("%s", brokenRules(info))
 	}
-	if flags := imageFlags(images); len(flags) > 0 && images.Each == 0 && info.Pictured == 0 {
-		rows := "no row"
-		if !info.Whole {
-			rows = fmt.Sprintf("none of the first %d rows", info.Rows)
-		}
+	rows := "no row"
+	if !info.Whole {
+		rows = fmt.Sprintf("none of the first %d rows", info.Rows)
+	}
+	if flags := imageFlags(cfg.Prompt.Images); len(flags) > 0 && cfg.Prompt.Images.Each == 0 && info.Pictured == 0 {
 		said.warn("%s has images, on which %s would have an effect; --images N adds images", rows, strings.Join(flags, " and "))
+	}
+	if flags := sessionFlags(cfg); len(flags) > 0 && info.Sessioned+info.Following == 0 {
+		said.warn("%s has a session, on which %s would have an effect", rows, strings.Join(flags, " and "))
+	}
+	if cfg.Prompt.Output > 0 && info.Unsized == 0 {
+		rows := "every row"
+		if !info.Whole {
+			rows = fmt.Sprintf("each of the first %d rows", info.Rows)
+		}
+		said.warn("%s has an output length, so --output-length has no effect on it; --max-output-length caps those of all rows", rows)
+	}
+	if flags := replyFlags(cfg.Prompt); len(flags) > 0 && info.Replying == 0 {
+		said.warn("%s has replies of earlier rows, on which %s would have an effect", rows, strings.Join(flags, " and "))
 	}
 	switch {
 	case s.Arrivals.Users > 0 && info.Sessions == mooncake.SessionNone:
@@ -227,6 +242,35 @@ func (in *input) announce(s Schedule, images prompt.Images, said *notices) {
 	case info.Timed && info.Grid.Coarse && s.Spread == load.SpreadNone:
 		said.warn("the timestamps are multiples of %.0f ms, with %.1f rows for each: the replay sends bursts that production never had, and these raise TTFT; --spread=uniform spreads the bursts", info.Grid.Quantum, info.Grid.RowsPerStamp)
 	}
+}
+
+// sessionFlags returns the flags that matter only for rows with a session, as far as they differ from the defaults.
+func sessionFlags(cfg Config) (flags []string) {
+	for _, f := range []struct {
+		name  string
+		given bool
+	}{
+		{"--session-header", cfg.Target.SessionHeader != "" && cfg.Target.SessionHeader != defaultSessionHeader},
+		{"--connections session", cfg.Target.Connections == send.ReuseSession},
+		{"--balance session", cfg.Target.Balance == BySession},
+		{"--open-loop", cfg.Schedule.OpenLoop},
+	} {
+		if f.given {
+			flags = append(flags, f.name)
+		}
+	}
+	return flags
+}
+
+// replyFlags returns the flags that matter only for rows with replies of earlier rows, as far as they differ from the defaults.
+func replyFlags(p Prompt) (flags []string) {
+	if p.Carry != "" && p.Carry != carry.Auto {
+		flags = append(flags, "--carry-replies")
+	}
+	if p.CarryBytes != 0 && p.CarryBytes != carry.DefaultBytes {
+		flags = append(flags, "--carry-memory")
+	}
+	return flags
 }
 
 // imageFlags returns the flags that say how images are made, as far as they differ from the defaults.

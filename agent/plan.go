@@ -30,6 +30,7 @@ type plan struct {
 	runID    string
 	passes   int64                // over the trace; at least 1
 	maxRows  int64                // 0 = no limit
+	instance string               // the header in which a router names an instance; empty: not given
 	requests *prompt.Builder      // endpoint, form, models, words, overheads and lengths of requests
 	delta    bool                 // rows of a session are new turns
 	replies  func(*carry.Options) // how live replies are carried; nil = not carried
@@ -78,7 +79,7 @@ func newPlan(cfg Config, in *input, found preflight.Findings) plan {
 	info, opt := in.stream.Info(), found.Builder.Options()
 	s := cfg.Schedule
 	p := plan{
-		runID: cfg.RunID, passes: int64(max(1, cfg.Trace.Loop)), maxRows: cfg.Trace.MaxRows, requests: found.Builder, delta: info.Sessions == mooncake.SessionDelta,
+		runID: cfg.RunID, passes: int64(max(1, cfg.Trace.Loop)), maxRows: cfg.Trace.MaxRows, instance: cfg.Target.InstanceHeader, requests: found.Builder, delta: info.Sessions == mooncake.SessionDelta,
 		blocks: blocks{size: int64(opt.BlockSize), fine: int64(opt.FineBlockSize), engine: int64(found.CacheBlock)},
 		warmup: newWarmup(s),
 		schedule: schedule.Config{

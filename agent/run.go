@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/moonloop/moonloop/agent/carry"
@@ -73,7 +74,7 @@ func run(ctx context.Context, cfg Config) (*report.Report, error) {
 		return nil, err
 	}
 	defer in.close()
-	in.announce(cfg.Schedule, cfg.Prompt.Images, said)
+	in.announce(cfg, said)
 	summing, stopSumming := context.WithCancel(ctx)
 	defer stopSumming() // if the run fails, the checksum is not needed
 	sum := checksum(summing, in.trace, cfg.Out)
@@ -125,6 +126,7 @@ func run(ctx context.Context, cfg Config) (*report.Report, error) {
 		return nil, fmt.Errorf("telemetry: %w", err)
 	}
 	defer abandon(tel)
+	sayOff(tel, p.telemetry, said)
 	for _, a := range found.Asked {
 		tel.Apart(a)
 	}
@@ -190,6 +192,23 @@ func startTimers(virtual func(clock.Clock) schedule.Waiter, clk clock.Clock, tel
 	watch := observe.Start(clk, meter)
 	tel.Observe(watch.Now)
 	return wait, watch, nil
+}
+
+// sayOff warns of settings of telemetry that is off.
+func sayOff(tel *telemetry.Pipeline, c telemetry.Config, said *notices) {
+	var flags []string
+	if !tel.Exports() && c.TokenEvents != "" && c.TokenEvents != telemetry.EventsAll {
+		flags = append(flags, "--token-events")
+	}
+	if !tel.Exports() && c.Protocol != "" {
+		flags = append(flags, "--otlp-protocol")
+	}
+	if tel == nil && c.ExplicitHistograms {
+		flags = append(flags, "--histograms")
+	}
+	if len(flags) > 0 {
+		said.warn("telemetry is off, so %s had no effect; --otlp-endpoint, or OTEL_EXPORTER_OTLP_ENDPOINT, switches it on", strings.Join(flags, " and "))
+	}
 }
 
 // abandon ends the telemetry of a run that failed to start; it does nothing after its Shutdown.

@@ -94,6 +94,9 @@ type Info struct {
 	Following    int                  // number of these rows that wait for others, in graphs
 	Generated    int                  // number of these rows whose prompts are generated
 	Pictured     int                  // number of these rows with images
+	Sessioned    int                  // number of these rows with a session
+	Unsized      int                  // number of these rows without an output length, payloads left out
+	Replying     int                  // number of these rows with replies of earlier rows
 	Broken       []mooncake.Violation // rules of the format that these rows break
 	Models       []ModelRows          // models of these rows, as far as they are in the window, by first appearance
 }

@@ -53,6 +53,15 @@ func (s *Stream) probe() error {
 		if len(e.Images) > 0 {
 			s.info.Pictured++
 		}
+		if e.SessionID != "" {
+			s.info.Sessioned++
+		}
+		if !e.OutputLength.Set && e.Kind() != mooncake.KindPayload {
+			s.info.Unsized++
+		}
+		if len(e.Replies) > 0 {
+			s.info.Replying++
+		}
 		if e.after != nil {
 			s.info.Following++
 		}

@@ -217,7 +217,7 @@ func TestAgentServes(t *testing.T) {
 	}
 	out := filepath.Join(folder, "runs")
 	s := serveHere(t, "--token-file", filepath.Join(folder, "token"), "--tls-cert", cert, "--tls-key", certKey,
-		"--allow-target", engine.URL, "--traces", folder, "--out", out, "--api-key-file", filepath.Join(folder, "key"))
+		"--allow-target", engine.URL, "--traces", folder, "--out", out, "--api-key-file", filepath.Join(folder, "key"), "--otlp-protocol", "grpc")
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: authority.Pool()}}}
 	defer client.CloseIdleConnections()
 	var seen [][]byte
@@ -231,7 +231,7 @@ func TestAgentServes(t *testing.T) {
 		return content
 	}
 	var run struct{ ID, State, Error string }
-	if err := json.Unmarshal(do("POST", "/v1/runs", `{"trace": "trace.jsonl", "endpoint": "completions"}`, http.StatusCreated), &run); err != nil {
+	if err := json.Unmarshal(do("POST", "/v1/runs", `{"trace": "trace.jsonl", "endpoint": "completions", "token-events": "none"}`, http.StatusCreated), &run); err != nil {
 		t.Fatal(err)
 	}
 	events := do("GET", "/v1/runs/"+run.ID+"/events", "", http.StatusOK)
@@ -250,6 +250,9 @@ func TestAgentServes(t *testing.T) {
 			t.Error(err)
 		}
 		seen = append(seen, content)
+		if off := "telemetry is off, so --token-events and --otlp-protocol had no effect"; file == "summary.json" && !bytes.Contains(content, []byte(off)) {
+			t.Errorf("the summary does not warn: %s", off)
+		}
 	}
 	for _, content := range append(seen, []byte(s.stderr.String())) {
 		if bytes.Contains(content, []byte(planted)) {

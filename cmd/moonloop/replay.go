@@ -382,6 +382,11 @@ func (f *replayFlags) contradictions(fs *pflag.FlagSet) error {
 	if c.Trace.LoopFresh && c.Trace.Loop < 2 && c.Trace.LoopFor == 0 {
 		f.warnings = append(f.warnings, "--loop-fresh has no effect without --loop: the trace is sent once")
 	}
+	for _, name := range []string{"force", "no-report-page", "slice", "trace-url"} {
+		if fs.Changed(name) && c.Out == "" && (name != "force" || c.SavePrompts == "") {
+			f.warnings = append(f.warnings, "--"+name+" has no effect without --out: no results are written")
+		}
+	}
 	for _, name := range []string{"runs-pause", "runs-warmup"} {
 		if fs.Changed(name) && f.runs < 2 {
 			f.warnings = append(f.warnings, "--"+name+" has no effect without --runs: there is one run")
