@@ -7,6 +7,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
+	"slices"
 
 	"github.com/spf13/pflag"
 
@@ -39,11 +41,24 @@ func (f *engineSecrets) read(ctx context.Context, t *agent.Target) (warnings []s
 	t.APIKey, errs[1] = readKey(ctx, apiKey, f.apiKeyEnv, f.apiKeyFile)
 	t.TLS, errs[2] = clientTLS(ctx, f.ca, f.cert, f.key, f.insecure)
 	for _, address := range t.URLs() {
-		unencrypted, err := checkScheme(address, t.TLS, cmp.Or(t.APIKey, t.Header.Get("Authorization")))
+		unencrypted, err := checkScheme(address, t.TLS, secretIn(t))
 		if unencrypted != "" {
 			warnings = append(warnings, unencrypted)
 		}
 		errs[3] = cmp.Or(errs[3], err)
 	}
 	return warnings, errors.Join(errs[:]...)
+}
+
+// secretIn names a secret that is sent to the engine; "" if there is none.
+func secretIn(t *agent.Target) string {
+	if t.APIKey != "" {
+		return "the API key"
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.Header)) {
+		if secretHeader.MatchString(name) {
+			return "header " + name
+		}
+	}
+	return ""
 }

@@ -205,6 +205,8 @@ func TestMalformedFlags(t *testing.T) {
 		"a header of the client's own, host: refused":                         replay + "-H host:␣h",
 		"a header of the client's own, trace: refused":                        replay + "--header=traceparent:␣00-xyzzy",
 		"a header of the client's own, framing: refused":                      replay + "-HTransfer-Encoding:chunked",
+		"a session header of the client's own: refused":                       replay + "--session-header connection",
+		"a session header that proxies read: refused":                         replay + "--session-header Cookie",
 		"a key as a header: warned, and not repeated":                         replay + "-H Authorization:␣Bearer␣xyzzy",
 		"headers from a file: accepted":                                       replay + "-H @headers",
 		"headers from a missing file: refused":                                replay + "-H @missing",

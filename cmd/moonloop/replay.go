@@ -148,7 +148,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	listVar(fs, &f.urls, "url,u", that("http://host:port or https://host:port", isBaseURL))
 	wordVar(fs, &c.Target.Balance, "balance", agent.RoundRobin, agent.Balances()...)
 	add(fs, &c.Target.InstanceHeader, "instance-header", "", that("the name of a header", isRecordable))
-	add(fs, &c.Target.SessionHeader, "session-header", "X-Session-Id", that("the name of a header", isRecordable))
+	add(fs, &c.Target.SessionHeader, "session-header", "X-Session-Id", that("the name of a header", isSessionHeader))
 	pairsVar(fs, &c.Target.Posts, "engine-post", "WHEN=PATH, where WHEN is before, start or end, such as before=/reset_prefix_cache", agent.ParsePosts)
 	add(fs, &c.Target.Model, "model,m", "", aModel)
 	wordVar(fs, &c.Prompt.Endpoint, "endpoint", prompt.Chat, prompt.Endpoints()...)

@@ -113,16 +113,16 @@ func exposure(flagsAndFiles ...[2]string) (warnings []string) {
 }
 
 // checkScheme returns an error if TLS flags are given for an http:// URL, because a user who gives them expects encryption. It returns
-// a warning if a key would be sent over a network unencrypted.
-func checkScheme(target string, c *tls.Config, key string) (warning string, err error) {
+// a warning if a secret, which the caller names, would be sent over a network unencrypted.
+func checkScheme(target string, c *tls.Config, secret string) (warning string, err error) {
 	u, err := url.Parse(target)
 	switch {
 	case err != nil || u.Scheme != "http": //nolint:nilerr // checkURL reports an unreadable URL
 		return "", nil
 	case c != nil:
 		return "", errors.New("--ca-file, --cert-file, --key-file and --insecure-skip-verify are for URLs that begin with https://, but this URL begins with http://: correct it, or leave the flags out")
-	case key != "" && !isLoopback(u.Hostname()):
-		return fmt.Sprintf("the API key goes to %s unencrypted: the URL begins with http://", u.Host), nil
+	case secret != "" && !isLoopback(u.Hostname()):
+		return fmt.Sprintf("%s goes to %s unencrypted: the URL begins with http://", secret, u.Host), nil
 	}
 	return "", nil
 }

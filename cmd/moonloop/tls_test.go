@@ -19,6 +19,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/moonloop/moonloop/agent"
 	"github.com/moonloop/moonloop/internal/simulator"
 	"github.com/moonloop/moonloop/internal/testcert"
 )
@@ -209,25 +210,28 @@ func TestReplayTLS(t *testing.T) {
 func TestCheckScheme(t *testing.T) {
 	for _, tc := range []struct {
 		url, key     string
+		header       http.Header
 		tls          bool
 		warned, fail bool
 		because      string
 	}{
-		{"https://engine.example", "k", true, false, false, "as it should be"},
-		{"https://engine.example", "k", false, false, false, "the system's authorities"},
-		{"http://127.0.0.1:8000", "k", false, false, false, "the key does not leave this machine"},
-		{"http://localhost", "k", false, false, false, "the key does not leave this machine by this name, either"},
-		{"http://engine.example", "", false, false, false, "there is no key"},
-		{"http://engine.example", "k", false, true, false, "anybody on the way can read the key"},
-		{"http://192.0.2.7:8000", "k", false, true, false, "anybody on the way to this address can read the key"},
-		{"http://127.0.0.1:8000", "", true, false, true, "certificates are of no use"},
-		{"://", "k", true, false, false, "another check refuses this URL"},
+		{"https://engine.example", "k", nil, true, false, false, "as it should be"},
+		{"https://engine.example", "k", nil, false, false, false, "the system's authorities"},
+		{"http://127.0.0.1:8000", "k", nil, false, false, false, "the key does not leave this machine"},
+		{"http://localhost", "k", nil, false, false, false, "the key does not leave this machine by this name, either"},
+		{"http://engine.example", "", nil, false, false, false, "there is no key"},
+		{"http://engine.example", "k", nil, false, true, false, "anybody on the way can read the key"},
+		{"http://192.0.2.7:8000", "k", nil, false, true, false, "anybody on the way to this address can read the key"},
+		{"http://127.0.0.1:8000", "", nil, true, false, true, "certificates are of no use"},
+		{"://", "k", nil, true, false, false, "another check refuses this URL"},
+		{"http://engine.example", "", http.Header{"X-Api-Key": {"k"}}, false, true, false, "anybody on the way can read this header"},
+		{"http://engine.example", "", http.Header{"X-Team": {"k"}}, false, false, false, "this header is no secret"},
 	} {
 		var c *tls.Config
 		if tc.tls {
 			c = new(tls.Config)
 		}
-		warning, err := checkScheme(tc.url, c, tc.key)
+		warning, err := checkScheme(tc.url, c, secretIn(&agent.Target{APIKey: tc.key, Header: tc.header}))
 		if (warning != "") != tc.warned || (err != nil) != tc.fail || strings.Contains(warning, "k goes") {
 			t.Errorf("%s (%s): warning %q, error %v", tc.url, tc.because, warning, err)
 		}

@@ -214,3 +214,17 @@ func isFault(value string) error {
 func isRecordable(value string) error {
 	return wrongUnless(httpguts.ValidHeaderFieldName(value) && http.CanonicalHeaderKey(value) != "Authorization")
 }
+
+// isSessionHeader checks the name of a header that gets the id of a session, which is no secret and must not change how a request is sent.
+func isSessionHeader(value string) error {
+	if err := isRecordable(value); err != nil {
+		return err
+	}
+	if why, owned := ownHeaders[http.CanonicalHeaderKey(value)]; owned {
+		return advice(why + "; give another header")
+	}
+	if name := http.CanonicalHeaderKey(value); name == "Cookie" || name == "Proxy-Authorization" {
+		return advice("proxies and servers read this header themselves; give another header")
+	}
+	return nil
+}
