@@ -19,7 +19,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/moonloop/moonloop/agent/telemetry"
-	"github.com/moonloop/moonloop/internal/gcpace"
 	"github.com/moonloop/moonloop/internal/service"
 	"github.com/moonloop/moonloop/internal/tlsfile"
 )
@@ -154,7 +153,7 @@ func serveAgent(cmd *cobra.Command, f agentFlags) error {
 		told[text] = true
 	}
 	defer telemetry.CatchSDK(warn)()
-	defer gcpace.Start().Stop()
+	defer startPace().Stop()
 	f.service.Version, f.service.Log = version(), say
 	f.service.Options, f.service.Prepare = runOptions(), f.prepare
 	s, err := service.New(f.service)

@@ -40,6 +40,9 @@ import (
 	"github.com/moonloop/moonloop/mooncake/transform"
 )
 
+// startPace sets the garbage collector's pace for a run. Tests that run many replays in one process replace it.
+var startPace = gcpace.Start
+
 // mostWarmup is the maximum of --warmup-concurrency.
 const mostWarmup = 1024
 
@@ -545,7 +548,7 @@ func (f *replayFlags) replay(cmd *cobra.Command, cfg agent.Config) error {
 	cfg.Note = say
 	cfg.Warn = func(text string) { say("warning: " + text) }
 	defer telemetry.CatchSDK(cfg.Warn)()
-	pace := gcpace.Start()
+	pace := startPace()
 	defer pace.Stop()
 	cfg.Ended = pace.Rest
 	// The reader of our output may end first, as when a terminal is closed; the results are still written.

@@ -31,7 +31,6 @@ import (
 	"github.com/moonloop/moonloop/agent/judge"
 	"github.com/moonloop/moonloop/agent/telemetry"
 	"github.com/moonloop/moonloop/internal/atomicfile"
-	"github.com/moonloop/moonloop/internal/gcpace"
 	"github.com/moonloop/moonloop/internal/jsonrows"
 	"github.com/moonloop/moonloop/internal/term"
 	"github.com/moonloop/moonloop/mooncake"
@@ -206,7 +205,7 @@ func (f *searchFlags) search(cmd *cobra.Command, trace string, args []string) (e
 		}
 	}
 	defer telemetry.CatchSDK(p.warn)()
-	defer gcpace.Start().Stop()
+	defer startPace().Stop()
 	f.Probe = p.probe
 	f.Begin = func(next study.Planned, c *study.Capacity) {
 		p.begun = sync.OnceFunc(func() {

@@ -17,7 +17,6 @@ import (
 
 	"github.com/moonloop/moonloop/agent"
 	"github.com/moonloop/moonloop/agent/telemetry"
-	"github.com/moonloop/moonloop/internal/gcpace"
 	"github.com/moonloop/moonloop/internal/service"
 	"github.com/moonloop/moonloop/internal/term"
 	"github.com/moonloop/moonloop/shadow"
@@ -125,7 +124,7 @@ func (f *shadowFlags) run(cmd *cobra.Command, journals string, args []string) er
 		defer stop()
 	}
 	defer telemetry.CatchSDK(f.Warn)()
-	defer gcpace.Start().Stop()
+	defer startPace().Stop()
 	totals, err := shadow.Run(ctx, f.Config)
 	if err := errors.Join(err, broken); err != nil {
 		return err
