@@ -19,9 +19,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/moonloop/moonloop/agent/telemetry"
-	"github.com/moonloop/moonloop/internal/gcpace"
 	"github.com/moonloop/moonloop/internal/service"
-	"github.com/moonloop/moonloop/internal/timeslice"
 	"github.com/moonloop/moonloop/internal/tlsfile"
 )
 
@@ -155,8 +153,7 @@ func serveAgent(cmd *cobra.Command, f agentFlags) error {
 		told[text] = true
 	}
 	defer telemetry.CatchSDK(warn)()
-	defer gcpace.Start().Stop()
-	timeslice.Shorten()
+	defer startPace().Stop()
 	f.service.Version, f.service.Log = version(), say
 	f.service.Options, f.service.Prepare = runOptions(), f.prepare
 	s, err := service.New(f.service)

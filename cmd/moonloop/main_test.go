@@ -24,6 +24,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/goleak"
 
+	"github.com/moonloop/moonloop/internal/gcpace"
 	"github.com/moonloop/moonloop/internal/simulator"
 )
 
@@ -48,6 +49,9 @@ type leakless struct{ *testing.M }
 
 // Run runs the tests.
 func (l leakless) Run() int {
+	// Hundreds of replays run in this process, many at once. The pace is for a process with one replay: each start and end would collect
+	// garbage and unmap the program, which took half of the time. The scripts run replays as processes, with the pace.
+	startPace = func() *gcpace.Pace { return new(gcpace.Pace) }
 	status := l.M.Run()
 	http.DefaultClient.CloseIdleConnections()
 	if err := goleak.Find(); err != nil && status == 0 {

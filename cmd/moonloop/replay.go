@@ -41,6 +41,13 @@ import (
 	"github.com/moonloop/moonloop/mooncake/transform"
 )
 
+// startPace prepares the process for a run: short time slices, and the garbage collector's pace, which the caller stops. Tests that run many
+// replays in one process replace it.
+var startPace = func() *gcpace.Pace {
+	timeslice.Shorten()
+	return gcpace.Start()
+}
+
 // mostWarmup is the maximum of --warmup-concurrency.
 const mostWarmup = 1024
 
@@ -551,9 +558,8 @@ func (f *replayFlags) replay(cmd *cobra.Command, cfg agent.Config) error {
 	cfg.Note = say
 	cfg.Warn = func(text string) { say("warning: " + text) }
 	defer telemetry.CatchSDK(cfg.Warn)()
-	pace := gcpace.Start()
+	pace := startPace()
 	defer pace.Stop()
-	timeslice.Shorten()
 	cfg.Ended = pace.Rest
 	// The reader of our output may end first, as when a terminal is closed; the results are still written.
 	broken := make(chan os.Signal, 1)

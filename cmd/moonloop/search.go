@@ -31,10 +31,8 @@ import (
 	"github.com/moonloop/moonloop/agent/judge"
 	"github.com/moonloop/moonloop/agent/telemetry"
 	"github.com/moonloop/moonloop/internal/atomicfile"
-	"github.com/moonloop/moonloop/internal/gcpace"
 	"github.com/moonloop/moonloop/internal/jsonrows"
 	"github.com/moonloop/moonloop/internal/term"
-	"github.com/moonloop/moonloop/internal/timeslice"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/mooncake/transform"
 	"github.com/moonloop/moonloop/study"
@@ -207,8 +205,7 @@ func (f *searchFlags) search(cmd *cobra.Command, trace string, args []string) (e
 		}
 	}
 	defer telemetry.CatchSDK(p.warn)()
-	defer gcpace.Start().Stop()
-	timeslice.Shorten()
+	defer startPace().Stop()
 	f.Probe = p.probe
 	f.Begin = func(next study.Planned, c *study.Capacity) {
 		p.begun = sync.OnceFunc(func() {

@@ -17,10 +17,8 @@ import (
 
 	"github.com/moonloop/moonloop/agent"
 	"github.com/moonloop/moonloop/agent/telemetry"
-	"github.com/moonloop/moonloop/internal/gcpace"
 	"github.com/moonloop/moonloop/internal/service"
 	"github.com/moonloop/moonloop/internal/term"
-	"github.com/moonloop/moonloop/internal/timeslice"
 	"github.com/moonloop/moonloop/shadow"
 	"github.com/moonloop/moonloop/study"
 )
@@ -126,8 +124,7 @@ func (f *shadowFlags) run(cmd *cobra.Command, journals string, args []string) er
 		defer stop()
 	}
 	defer telemetry.CatchSDK(f.Warn)()
-	defer gcpace.Start().Stop()
-	timeslice.Shorten()
+	defer startPace().Stop()
 	totals, err := shadow.Run(ctx, f.Config)
 	if err := errors.Join(err, broken); err != nil {
 		return err

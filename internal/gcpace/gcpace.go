@@ -31,7 +31,7 @@ const (
 // the run.
 const resting = 50
 
-// Pace is the collector's pace during a run.
+// Pace is the collector's pace during a run. The zero Pace changes nothing.
 type Pace struct {
 	forget func()
 	user   bool // GOGC is set: the pace is the user's
@@ -85,13 +85,20 @@ func Start() *Pace {
 
 // Rest ends the run: it releases the memory that only the requests needed, before the results need other memory.
 func (p *Pace) Rest() {
+	if p.quit == nil {
+		return
+	}
 	p.set(resting)
 	debug.FreeOSMemory()
 	p.forget()
 }
 
 // Stop restores the pace from before Start.
-func (p *Pace) Stop() { p.set(p.before) }
+func (p *Pace) Stop() {
+	if p.quit != nil {
+		p.set(p.before)
+	}
+}
 
 // set ends the adjustment and sets a pace, unless the pace is the user's.
 func (p *Pace) set(percent int) {

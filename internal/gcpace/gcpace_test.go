@@ -58,3 +58,15 @@ func TestStartRestores(t *testing.T) {
 		t.Errorf("after a run with the user's GOGC: %d", after)
 	}
 }
+
+// TestZeroPace: commands that run side by side in one process, as in tests, have no pace to set.
+func TestZeroPace(t *testing.T) {
+	before := debug.SetGCPercent(77)
+	defer debug.SetGCPercent(before)
+	p := new(Pace)
+	p.Rest()
+	p.Stop()
+	if after := debug.SetGCPercent(77); after != 77 {
+		t.Errorf("the pace is %d, want 77", after)
+	}
+}
