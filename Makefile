@@ -18,12 +18,13 @@ PLAIN := github.com/anthropics github.com/aws github.com/Azure github.com/AzureA
 # No tables for a debugger are compiled, which binaries and tests are stripped of anyway: that saves a tenth of the time. The compiler's own
 # garbage collector takes a tenth to a fifth of it, so a compiler goes without until it holds 3 GiB (with 2 GiB, the largest package takes
 # a fifth longer). -toolexec sets that for compilers and linkers alone; tests and what they run collect garbage as they do for users.
-COMPILE := $$(go env GOFLAGS) -gcflags=all=-dwarf=false '-toolexec=env GOGC=off GOMEMLIMIT=3GiB' \
+# Both sets of flags are in the environment, so that make shows their names instead of a screen of flags.
+export COMPILE := $(shell go env GOFLAGS) -gcflags=all=-dwarf=false '-toolexec=env GOGC=off GOMEMLIMIT=3GiB' \
 	$(foreach p,$(PLAIN),'-gcflags=$(p)/...=-dwarf=false -l')
 
 # One set of flags for building, vetting and linting, since each set compiles the Collector's 900 packages once more. Tests under the race
 # detector go without: it needs cgo, and they find their data by their source path.
-STATIC := CGO_ENABLED=0 GOFLAGS="$(COMPILE) -trimpath"
+STATIC := CGO_ENABLED=0 GOFLAGS="$$COMPILE -trimpath"
 
 # The tools have a module of their own, so that their 200 dependencies stay out of every other; no workspace holds it.
 TOOL := GOWORK=off go tool -modfile='$(CURDIR)/tools/go.mod'
@@ -119,8 +120,9 @@ test: build
 # Packages that tests run little of, compiled without inlining under the race detector only. What users run has them with inlining.
 RACED := charm.land github.com/charmbracelet github.com/felixge/httpsnoop github.com/json-iterator github.com/minio github.com/prometheus/procfs \
 	github.com/stretchr github.com/tinylib/msgp github.com/xuri
+export COMPILE_RACE := $(foreach p,$(RACED),'-gcflags=$(p)/...=-dwarf=false -l')
 
-RACE := GORACE='atexit_sleep_ms=0' GOFLAGS="$(COMPILE) $(foreach p,$(RACED),'-gcflags=$(p)/...=-dwarf=false -l')" go test -race -vet=off -ldflags=-w -p 2 -parallel 4
+RACE := GORACE='atexit_sleep_ms=0' GOFLAGS="$$COMPILE $$COMPILE_RACE" go test -race -vet=off -ldflags=-w -p 2 -parallel 4
 
 test-race:
 	MOONLOOP_BIN='$(CURDIR)/bin/moonloop' MOONLOOP_OTELCOL='$(CURDIR)/bin/otelcol-moonloop' \
