@@ -24,7 +24,7 @@ import (
 // Run returns an error.
 func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 	rep, err := run(ctx, cfg)
-	if err != nil && ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+	if rep == nil && ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) { // a run that has begun has a report
 		err = stoppedBefore{err}
 	}
 	return rep, err

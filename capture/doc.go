@@ -17,10 +17,11 @@
 //     span. Each successful leaf becomes a row. A field that the leaf lacks comes from its nearest ancestor. Tokens and the
 //     response id come from an ancestor only if it has no other successful leaf, because otherwise they count several requests.
 //     Leaves of different trees with the same response id and overlapping times are one request, and the shortest of them is the
-//     nearest to the engine, unless a server gives that id to several requests: see response.go. A request that does not begin within its parent was timed by another clock: it gets the parent's
-//     beginning, and rows that only such a clock saw are counted. In a tree with a row index, each span with an index is a row of a replay,
-//     and the other spans give no rows. Spans of production with the response id and the time of a replay's request belong to the
-//     replay: a gateway that does not pass the trace context on starts new OTel traces.
+//     nearest to the engine, unless a server gives that id to several requests: see response.go. A request that does not begin within
+//     its parent was timed by another clock: it gets the parent's beginning, and rows that only such a clock saw are counted. In a tree
+//     with a row index, each span with an index is a row of a replay, and the other spans give no rows. Spans of production with the
+//     response id and the time of a replay's request belong to the replay: a gateway that does not pass the trace context on starts new
+//     OTel traces.
 //  4. Assign ids. The tokens of texts are located for each (domain, model), sessions without content get ids by turn, other rows
 //     get only their length. Shared prefixes are known in blocks of [FineBlockSize] tokens, and so are the parts of a prompt that
 //     were replies to earlier rows.
