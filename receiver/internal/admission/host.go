@@ -84,7 +84,8 @@ func (e *entrance) Authenticate(ctx context.Context, sources map[string][]string
 	}
 	begun := time.Now()
 	reached := context.AfterFunc(ctx, func() {
-		if limit := e.gate.opt.HTTPTimeout; limit > 0 && time.Since(begun) >= limit {
+		// The server's deadline began before the watch, when it began to read the head.
+		if limit := e.gate.opt.HTTPTimeout; limit > 0 && time.Since(begun) >= limit-min(limit/2, time.Second) {
 			e.gate.opt.Refused(ReasonSlow)
 			return
 		}
