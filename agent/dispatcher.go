@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/moonloop/moonloop/agent/measure"
@@ -35,6 +36,7 @@ type dispatcher struct {
 	prefillCap bool
 	branches   branches
 	workers    workers
+	busy       atomic.Int64 // requests that need the processor, see send.Request.Busy
 
 	dispatch, requests context.Context //nolint:containedctx // of the schedule, which outlasts the call that makes it
 	stopDispatch       context.CancelCauseFunc
@@ -58,6 +60,7 @@ func (d *dispatcher) newSchedule(ctx context.Context, p plan, w schedule.Waiter)
 	d.sched, err = schedule.New(p.schedule, d.clk, w, schedule.Hooks{
 		Prepare: func(it *schedule.Item) { d.prepare(d.requests, it) },
 		Due:     func(*schedule.Item) { d.live.due() },
+		Calm:    func() bool { return d.busy.Load() == 0 },
 		Fire:    func(it *schedule.Item) { d.fire(d.requests, it) },
 		Skip: func(it *schedule.Item, why schedule.Reason) {
 			reason := skipReasons[why]
@@ -147,8 +150,19 @@ func (d *dispatcher) start(ctx context.Context, it *schedule.Item, p *pending) {
 	p.engine = d.engines.pick(it.Row) // here, so that round robin follows the order of the schedule
 	// The schedule is over when the last request is; its record may be recorded later.
 	d.recorder.senders.Add(1)
+	if it.Session == nil && it.Row.WaitFor == nil { // else other rows wait for its end
+		p.busy = &d.busy
+	}
+	urgent := it.Data == nil
+	if urgent {
+		d.busy.Add(1)
+	}
 	d.workers.start(func() {
 		defer d.recorder.senders.Done()
+		if !urgent { // there is time to prepare it
+			d.busy.Add(1)
+		}
+		defer d.busy.Add(-1)
 		d.request(ctx, it, c, p)
 	})
 }

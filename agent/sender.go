@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/moonloop/moonloop/agent/carry"
@@ -50,6 +51,7 @@ type pending struct {
 	req    send.Request
 	engine *backend            // its destination
 	first  func(time.Duration) // called at the first token; may be nil
+	busy   *atomic.Int64       // of send.Request; nil if rows wait for the request's end
 	reason string              // why it is skipped, set before the gate is shut
 	err    error               // why it cannot be built
 }
@@ -89,7 +91,7 @@ func (s *sender) exchange(ctx context.Context, rec *measure.Record, history *pro
 	p.req = built.Request
 	req := &p.req
 	req.Header = s.headers(rec, traceparent)
-	req.Gate, req.First, req.Session = &p.gate, p.first, rec.Row.SessionID
+	req.Gate, req.First, req.Session, req.Busy = &p.gate, p.first, rec.Row.SessionID, p.busy
 	if s.hangsUp(rec.Index) {
 		req.HangUp = max(s.disconnect.After, time.Nanosecond)
 	}

@@ -39,7 +39,7 @@ func (m *meter) run(clk clock.Clock, w schedule.Waiter) {
 	for {
 		asleep := clk.Now()
 		due := asleep + tick
-		if !w.Wait(due) {
+		if !w.Wait(due, nil) {
 			return
 		}
 		if late := clk.Now() - due; late >= HiccupFloor {

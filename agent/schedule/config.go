@@ -48,6 +48,8 @@ type Hooks struct {
 	// Fire sends the item's request, in a separate goroutine, which is started now if it was not prepared. The request ends with exactly one
 	// call of Done.
 	Fire func(*Item)
+	// Calm reports whether all that happens before the next request can wait for MaxUnread, so that a wait may be patient; nil: it cannot.
+	Calm func() bool
 	// Skip is called for an item that will not be sent.
 	Skip func(*Item, Reason)
 }

@@ -48,6 +48,7 @@ type Scheduler struct {
 	inFlight int
 	held     int // items in delayed, ready, the sessions' pending lists, and those that wait in graphs
 	stats    Stats
+	pace     pace
 
 	// idle is set while a completion, or the source, can advance the schedule before the time for which it waits.
 	idle atomic.Bool
@@ -210,7 +211,10 @@ func (s *Scheduler) sleep(until time.Duration) bool {
 			return false
 		}
 	}
-	return s.wait.Wait(until)
+	if wanted || until == Forever || s.cfg.Slots > 0 || s.cfg.PrefillSlots > 0 || !s.pace.fast() {
+		return s.wait.Wait(until, nil)
+	}
+	return s.wait.Wait(until, s.hooks.Calm)
 }
 
 // pull reads the source for the scheduler, so that a silent source blocks only itself.

@@ -167,6 +167,7 @@ func (s *Scheduler) dispatch() {
 			it.prefilling = true
 		}
 		s.settle(it)
+		s.pace.add(it.Intended)
 		s.inFlight++
 		s.stats.Fired++
 		s.hooks.Fire(it)

@@ -16,12 +16,17 @@ const Forever = time.Duration(1<<63 - 1)
 // wake a goroutine, so spinning longer would only waste CPU time.
 const Spin = 60 * time.Microsecond
 
+// MaxUnread is how long a patient Waiter leaves replies unread, unless the requests that are due keep it from reading. Together with a
+// burst of requests, that is less than what counts as a hiccup.
+const MaxUnread = 650 * time.Microsecond
+
 // Waiter puts one goroutine to sleep until a time of the run's clock. It separates the schedule from the machine's timers: on Linux,
 // [NewWaiter] returns one that uses a kernel timer; in virtual time, and on other systems, waiters come from [NewSleeper].
 type Waiter interface {
 	// Wait returns true when the time has been reached, never earlier, and false if Wake ended the wait. Only one goroutine may wait at a
-	// time.
-	Wait(until time.Duration) bool
+	// time. If calm is not nil, the wait may be patient: as long as calm returns true, other goroutines may get the processor only once in
+	// MaxUnread, and Wake may take that long.
+	Wait(until time.Duration, calm func() bool) bool
 	// Wake ends the current wait, or, if there is none, the next one. Safe from any goroutine.
 	Wake()
 	// Close frees the timer. No Wait may be running.
@@ -39,7 +44,7 @@ type sleeper struct {
 	wake chan struct{}
 }
 
-func (s *sleeper) Wait(until time.Duration) bool {
+func (s *sleeper) Wait(until time.Duration, _ func() bool) bool {
 	var reached <-chan time.Time // nil, never ready, if only Wake can end the wait
 	if until != Forever {
 		d := until - s.clk.Now()

@@ -35,6 +35,10 @@ func NewWaiter(clk clock.Clock, spin time.Duration) (Waiter, error) {
 		return nil, fmt.Errorf("create kernel timer: %w", err)
 	}
 	t.try = t.expired
+	if err := t.bell.open(); err != nil {
+		_ = t.file.Close()
+		return nil, err
+	}
 	return t, nil
 }
 
@@ -60,10 +64,17 @@ type timerfd struct {
 	errno syscall.Errno // why the timer could not be set; 0 = it could
 	spec  unix.ItimerSpec
 	count uint64 // of expirations, as the kernel writes it
+
+	patience
 }
 
-func (t *timerfd) Wait(until time.Duration) bool {
+func (t *timerfd) Wait(until time.Duration, calm func() bool) bool {
 	if t.clk.Now() >= until {
+		return true
+	}
+	if calm != nil && t.waitPatiently(until, calm) {
+		t.learn()
+		t.spinTo(until)
 		return true
 	}
 	_ = t.file.SetReadDeadline(time.Time{}) // cannot fail on a descriptor in the poller
@@ -79,9 +90,14 @@ func (t *timerfd) Wait(until time.Duration) bool {
 		time.Sleep(until - t.clk.Now()) // without a timer, still do not send early
 	}
 	t.learn()
-	for t.clk.Now() < until { // at most spin, unless the read failed
-	}
+	t.spinTo(until)
 	return true
+}
+
+// spinTo reads the clock until it shows a time: at most for the time spin, unless the timer failed.
+func (t *timerfd) spinTo(until time.Duration) {
+	for t.clk.Now() < until {
+	}
 }
 
 // learn adjusts the spin so that about half of the wake-ups are late: up by a step after a late one, down after any other.
@@ -127,4 +143,7 @@ func (t *timerfd) Wake() {
 	_ = t.file.SetReadDeadline(time.Unix(1, 0))
 }
 
-func (t *timerfd) Close() error { return t.file.Close() }
+func (t *timerfd) Close() error {
+	t.bell.close()
+	return t.file.Close()
+}

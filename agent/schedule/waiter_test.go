@@ -33,7 +33,7 @@ func TestWaiterNeverEarly(t *testing.T) {
 	for name, w := range waiters(t, clk) {
 		for _, d := range []time.Duration{-time.Second, 0, time.Microsecond, 20 * time.Microsecond, 31 * time.Microsecond, 3 * time.Millisecond} {
 			until := clk.Now() + d
-			if !w.Wait(until) {
+			if !w.Wait(until, nil) {
 				t.Errorf("%s: a wait of %v ended early although nobody woke it", name, d)
 			}
 			if now := clk.Now(); now < until {
@@ -48,17 +48,17 @@ func TestWaiterWake(t *testing.T) {
 	for name, w := range waiters(t, clk) {
 		// A wake before the wait is not lost.
 		w.Wake()
-		if w.Wait(Forever) {
+		if w.Wait(Forever, nil) {
 			t.Errorf("%s: Wait(Forever) claims to have reached it", name)
 		}
 		// Nor is a wake during the wait, and each wake ends only one wait.
 		for range 100 {
 			go w.Wake()
-			if w.Wait(Forever) {
+			if w.Wait(Forever, nil) {
 				t.Errorf("%s: Wait(Forever) claims to have reached it", name)
 			}
 		}
-		if !w.Wait(clk.Now() + 100*time.Microsecond) {
+		if !w.Wait(clk.Now()+100*time.Microsecond, nil) {
 			t.Errorf("%s: a wake was seen twice", name)
 		}
 	}
@@ -76,7 +76,7 @@ func BenchmarkWaiterOvershoot(b *testing.B) {
 			var late time.Duration
 			for b.Loop() {
 				until := clk.Now() + 500*time.Microsecond
-				w.Wait(until)
+				w.Wait(until, nil)
 				late += clk.Now() - until
 			}
 			b.ReportMetric(float64(late.Nanoseconds())/float64(b.N), "ns-late/op")

@@ -20,6 +20,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/moonloop/moonloop/agent/clock"
@@ -112,6 +113,15 @@ func (l *link) Read(p []byte) (int, error) {
 	n, err := l.conn.Read(p[:min(int64(len(p)), l.left)])
 	l.left -= int64(n)
 	return n, err
+}
+
+// peek reads the first byte of the reply. The exchange is at rest until then, if it can be.
+func (l *link) peek(rests *atomic.Int64) ([]byte, error) {
+	if rests != nil && l.stamped != nil {
+		rests.Add(-1)
+		defer rests.Add(1)
+	}
+	return l.br.Peek(1) //nolint:wrapcheck // as of a connection
 }
 
 // readBuffer is the buffer of a connection, in bytes; see newTransport.
@@ -498,7 +508,7 @@ func (r *inbound) head() (*http.Response, error) {
 	l := r.link
 	l.left = maxHeaders
 	l.before = l.start
-	_, err := l.br.Peek(1)
+	_, err := l.peek(r.flight.rests)
 	runtime.Gosched() // if many replies have come at once, requests that are due go first: they are late, and the replies have their timestamps
 	if err := cmp.Or(l.request.sent(), err); err != nil {
 		return nil, err

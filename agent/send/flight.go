@@ -27,7 +27,8 @@ type flight struct {
 	direct bool
 	gate   *Gate // nil: none
 
-	session string // of the request, if each session has connections of its own
+	rests   *atomic.Int64 // what is lowered while the exchange rests, see Request.Busy; nil: it never rests
+	session string        // of the request, if each session has connections of its own
 
 	uploaded atomic.Int64 // bytes of the body that net/http took for this connection
 	size     int64        // of the body
@@ -64,6 +65,7 @@ func (c *Client) newFlight(req *Request, start time.Duration) *flight {
 	}
 	*f = flight{
 		clk: c.clk, manner: &c.manner, http2: c.cfg.HTTP2, direct: c.direct.takes(req), size: req.Body.Size, gate: req.Gate, session: req.Session, halt: f.halt,
+		rests: req.rests(),
 		guard: guard{
 			clk: c.clk, start: start, gate: req.Gate, cancel: f.halt, timer: f.guard.timer, rings: clock.Never,
 			limits: limits{

@@ -194,3 +194,56 @@ func fill(t *testing.T, c *conn) (all int64) {
 		}
 	}
 }
+
+// TestBusy: an exchange is at rest while it waits for a reply in which no gaps are measured, and busy otherwise.
+func TestBusy(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		cfg  Config
+		req  func(*Request)
+		rest bool
+	}{
+		{"one token", Config{}, func(r *Request) { r.ExpectTokens = 1 }, true},
+		{"no stream", Config{}, func(r *Request) { r.Stream = false }, true},
+		{"a stream of tokens", Config{}, func(r *Request) { r.ExpectTokens = 2 }, false},
+		{"a stream of unknown length", Config{}, func(r *Request) { r.ExpectTokens = 0 }, false},
+		{"closed on purpose", Config{}, func(r *Request) { r.ExpectTokens, r.HangUp = 1, time.Hour }, false},
+		{"by net/http", Config{way: byNetHTTP}, func(r *Request) { r.ExpectTokens = 1 }, false},
+		{"without kernel timestamps", Config{NoKernelStamps: true}, func(r *Request) { r.ExpectTokens = 1 }, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var busy atomic.Int64
+			came, reply := make(chan struct{}), make(chan struct{})
+			c.cfg.URL = serve(t, func(conn net.Conn) {
+				requests(conn, func(*http.Request, string) bool {
+					close(came)
+					<-reply
+					_, _ = io.WriteString(conn, sse(chunkA))
+					return false
+				})
+			})
+			req := post("hello")
+			c.req(req)
+			req.Busy = &busy
+			var x Exchange
+			var all sync.WaitGroup
+			all.Go(func() {
+				busy.Add(1)
+				client(t, c.cfg).Do(t.Context(), req, &x)
+			})
+			<-came
+			want := int64(1)
+			if c.rest {
+				want = 0
+			}
+			if n := busy.Load(); n != want {
+				t.Errorf("%d busy while it waits for the reply, want %d", n, want)
+			}
+			close(reply)
+			all.Wait()
+			if n := busy.Load(); n != 1 {
+				t.Errorf("%d busy after the reply, want 1", n)
+			}
+		})
+	}
+}

@@ -1,0 +1,153 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package schedule
+
+import (
+	"os"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/moonloop/moonloop/agent/clock"
+)
+
+// onOneProcessor makes waits patient for the time of a test.
+func onOneProcessor(t *testing.T) {
+	t.Helper()
+	before := runtime.GOMAXPROCS(1)
+	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
+}
+
+func calm() bool { return true }
+
+// kernelWaiter returns a waiter that can be patient.
+func kernelWaiter(t *testing.T, clk clock.Clock) Waiter {
+	t.Helper()
+	w, err := NewWaiter(clk, Spin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.Close() })
+	return w
+}
+
+// ticks returns how often a goroutine was woken so far by a kernel timer that expires each 100 µs, as by a reply that arrives.
+func ticks(t *testing.T) *atomic.Int64 {
+	t.Helper()
+	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	each := unix.NsecToTimespec(int64(100 * time.Microsecond))
+	if err := unix.TimerfdSettime(fd, 0, &unix.ItimerSpec{Interval: each, Value: each}, nil); err != nil {
+		t.Fatal(err)
+	}
+	timer := os.NewFile(uintptr(fd), "timerfd")
+	n, over := new(atomic.Int64), make(chan struct{})
+	go func() {
+		defer close(over)
+		var count [8]byte
+		for {
+			if _, err := timer.Read(count[:]); err != nil {
+				return
+			}
+			n.Add(1)
+		}
+	}()
+	t.Cleanup(func() {
+		_ = timer.Close()
+		<-over
+	})
+	return n
+}
+
+// TestPatientWait: a patient wait is never early, and leaves other goroutines asleep, but not for long: in each wait that is longer than
+// MaxUnread, they run.
+func TestPatientWait(t *testing.T) {
+	onOneProcessor(t)
+	clk := clock.New()
+	w, woken := kernelWaiter(t, clk), ticks(t)
+	const waits = 50
+	sum := func(calm func() bool) (n int64) {
+		for range waits {
+			until, before := clk.Now()+MaxUnread+pollPause, woken.Load()
+			if !w.Wait(until, calm) {
+				t.Fatal("a wait ended although nobody ended it")
+			}
+			if now := clk.Now(); now < until {
+				t.Fatalf("a wait ended %v early", until-now)
+			}
+			n += woken.Load() - before
+		}
+		return n
+	}
+	var patient, ordinary int64
+	for range 5 { // because a machine that is busy wakes nobody often
+		patient, ordinary = sum(calm), sum(func() bool { return false })
+		if waits <= patient && patient <= ordinary/2 {
+			return
+		}
+	}
+	t.Errorf("in %d waits each, another goroutine was woken %d times in patient ones, %d times in others; want at least once a wait, and at most half as often",
+		waits, patient, ordinary)
+}
+
+// TestPatientWaitsInARow: other goroutines run also if each wait is shorter than the time between polls.
+func TestPatientWaitsInARow(t *testing.T) {
+	onOneProcessor(t)
+	clk := clock.New()
+	w, woken := kernelWaiter(t, clk), ticks(t)
+	const waits, each = 250, 200 * time.Microsecond
+	for until := clk.Now(); until < waits*each; until += each {
+		w.Wait(until, calm)
+	}
+	if n := woken.Load(); n < waits/8 { // the runtime's monitor thread alone would wake it each 10 ms, 5 times
+		t.Errorf("another goroutine ran %d times in %d waits of %v", n, waits, each)
+	}
+}
+
+// TestPatientWaitWakes: Wake ends a patient wait too.
+func TestPatientWaitWakes(t *testing.T) {
+	onOneProcessor(t)
+	clk := clock.New()
+	w := kernelWaiter(t, clk)
+	for range 20 {
+		go w.Wake()
+		if w.Wait(clk.Now()+longestPatience, calm) {
+			t.Fatal("Wake did not end a patient wait")
+		}
+		if until := clk.Now() + 100*time.Microsecond; !w.Wait(until, calm) || clk.Now() < until {
+			t.Fatal("a wake was seen twice")
+		}
+	}
+}
+
+// TestPatienceEnds: when something becomes busy, the rest of the wait is an ordinary one.
+func TestPatienceEnds(t *testing.T) {
+	onOneProcessor(t)
+	clk := clock.New()
+	w := kernelWaiter(t, clk)
+	asked := 0
+	if until := clk.Now() + longestPatience; !w.Wait(until, func() bool { asked++; return asked < 3 }) || clk.Now() < until {
+		t.Error("the wait ended early")
+	}
+	if asked < 1 || asked > 3 {
+		t.Errorf("the wait asked %d times whether it may be patient, want at most 3: then it may not", asked)
+	}
+}
+
+// TestOneProcessorOnly: with several processors, no wait is patient.
+func TestOneProcessorOnly(t *testing.T) {
+	before := runtime.GOMAXPROCS(2)
+	defer runtime.GOMAXPROCS(before)
+	clk := clock.New()
+	w := kernelWaiter(t, clk)
+	w.Wait(clk.Now()+longestPatience, func() bool {
+		t.Error("a wait asked whether it may be patient")
+		return true
+	})
+}
