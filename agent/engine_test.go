@@ -96,7 +96,7 @@ func (s serving) serve() error {
 }
 
 // start runs the process. stop ends it after it has written everything.
-func (s serving) start(b *testing.B) (url string, stop func()) {
+func (s serving) start(b testing.TB) (url string, stop func()) {
 	b.Helper()
 	how, err := json.Marshal(s)
 	if err != nil {
