@@ -103,6 +103,7 @@ type summary struct {
 			Elapsed    float64 `json:"elapsed_ms"`
 			HiccupTime float64 `json:"hiccup_time_ms"`
 			HiccupMax  float64 `json:"hiccup_max_ms"`
+			GCPauseMax float64 `json:"gc_pause_max_ms"`
 		}
 	} `json:"fidelity"`
 }
@@ -138,10 +139,11 @@ func (m *moonloop) read(dir string, t *truth) (*report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &report{verdict: s.Verdict.Class, why: s.why(false), coalesced: s.Fid.Chunks.Coalesced / s.Fid.Chunks.Gaps}
+	r := &report{verdict: s.Verdict.Class, why: s.why(false), coalesced: s.Fid.Chunks.Coalesced / s.Fid.Chunks.Gaps, longestPause: s.Fid.Machine.GCPauseMax}
 	by := t.byID()
 	for _, l := range lines {
 		if l.Result.Outcome == "served" {
+			r.wireLags = append(r.wireLags, l.Result.Wire-l.Result.Intended-l.Result.Lateness)
 			r.add(one{l.Result.First - l.Result.Wire, l.Result.ITL, l.Result.Gaps}, by[runID+"-"+strconv.Itoa(l.Result.Row)])
 		}
 	}

@@ -47,6 +47,11 @@ type report struct {
 	// timestamp until the floor had the token.
 	readErrors, waited []float64
 
+	// The time from when a request was sent until the kernel had all of it, and the longest pause of the garbage collector. Only of moonloop,
+	// and of the floor with stamps.
+	wireLags     []float64
+	longestPause float64
+
 	coalesced float64 // share; NaN if the client does not report it
 	verdict   string
 	why       string // the metrics that made it worse than valid

@@ -17,6 +17,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/moonloop/moonloop/agent/clock"
+	"github.com/moonloop/moonloop/agent/observe"
 )
 
 // floor is a minimal client: it reads and scans each line with the agent's own scanner, and stores nothing. The difference in cost between
@@ -71,10 +74,12 @@ func (f floor) read(dir string, t *truth) (*report, error) {
 	if err != nil {
 		return nil, err
 	}
-	var streams []tally
-	if err := json.Unmarshal(text, &streams); err != nil {
+	var noted notes
+	if err := json.Unmarshal(text, &noted); err != nil {
 		return nil, fmt.Errorf("stamps.json: %w", err)
 	}
+	streams := noted.Streams
+	r.longestPause = noted.LongestPause
 	by, together, gaps := t.byID(), 0, 0
 	for i, s := range streams {
 		is := by[streamID(i)].Gaps()
@@ -86,6 +91,7 @@ func (f floor) read(dir string, t *truth) (*report, error) {
 				together++
 			}
 		}
+		r.wireLags = append(r.wireLags, s.WireLag)
 		for g := range s.Read {
 			r.waited = append(r.waited, float64(s.Read[g]-s.Kernel[g])/1e6)
 		}
@@ -103,9 +109,17 @@ func promptBody(tokens int) string {
 		`,"prompt":[1` + strings.Repeat(",12345", 511) + `]}`
 }
 
+// notes are what a floor with stamps writes.
+type notes struct {
+	Streams      []tally
+	LongestPause float64 // of the garbage collector, in ms
+}
+
 // tally has the records of a stream.
 type tally struct {
 	Tokens int
+	// WireLag is the time in ms from when the request was due until it was written; only net/http has it.
+	WireLag float64
 	// For each token, if recorded: the kernel's timestamp, and when the reader had the token, in ns of the wall clock.
 	Kernel, Read []int64
 	keep         bool
@@ -143,7 +157,10 @@ func runFloor(ctx context.Context, out io.Writer, url string, w work, reader, st
 			streams[i].Kernel, streams[i].Read = make([]int64, 0, w.tokens), make([]int64, 0, w.tokens)
 		}
 	}
-	if err := read(ctx, url, w, streams); err != nil {
+	watch := observe.Start(clock.New(), nil)
+	err := read(ctx, url, w, streams)
+	machine := watch.Stop()
+	if err != nil {
 		return err
 	}
 	total := 0
@@ -154,7 +171,7 @@ func runFloor(ctx context.Context, out io.Writer, url string, w work, reader, st
 	if stamps == "" {
 		return nil
 	}
-	text, err := json.Marshal(streams)
+	text, err := json.Marshal(notes{streams, clock.Millis(machine.GCPauseMax)})
 	if err != nil {
 		return err
 	}

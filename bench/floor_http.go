@@ -18,7 +18,9 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
+	"github.com/moonloop/moonloop/agent/clock"
 	"github.com/moonloop/moonloop/agent/send"
 	"github.com/moonloop/moonloop/internal/kernelstamp"
 )
@@ -44,9 +46,16 @@ func readHTTP(ctx context.Context, url string, w work, streams []tally) error {
 // readStream sends one request and counts the events with a token.
 func readStream(ctx context.Context, client *http.Client, url, body, id string, t *tally) error {
 	var conn *stampedConn
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
+	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
 		conn, _ = info.Conn.(*stampedConn) // nil if no timestamps are recorded
-	}})
+	}}
+	if t.keep {
+		due := time.Now()
+		var written atomic.Int64 // net/http may report it after the reply
+		trace.WroteRequest = func(httptrace.WroteRequestInfo) { written.Store(int64(time.Since(due))) }
+		defer func() { t.WireLag = clock.Millis(time.Duration(written.Load())) }()
+	}
+	ctx = httptrace.WithClientTrace(ctx, trace)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
 		return err

@@ -68,7 +68,7 @@ func compareReaders(ctx context.Context, b *bench) error {
 		})
 		for _, c := range others {
 			share := t.median(c.name(), "of net/http")
-			t.aim(c.name()+": at most ⅔ of net/http's CPU per token", share <= adoptable, share)
+			t.ask(c.name()+": at most ⅔ of net/http's CPU per token, so that it would be worth its code", share <= adoptable, share)
 		}
 	}
 	return nil

@@ -101,9 +101,18 @@ func (t *table) median(name, column string) float64 {
 
 // aim adds a goal and the measured value. If there is no value, the result is unknown.
 func (t *table) aim(text string, holds bool, values ...float64) {
-	state := "does not hold"
-	if holds {
-		state = "holds"
+	t.conclude("Target: "+text, "holds", "does not hold", holds, values...)
+}
+
+// ask adds a question, to which no is as good an answer as yes.
+func (t *table) ask(text string, is bool, values ...float64) {
+	t.conclude("Question: "+text, "yes", "no", is, values...)
+}
+
+func (t *table) conclude(text, yes, no string, is bool, values ...float64) {
+	state := no
+	if is {
+		state = yes
 	}
 	found := make([]string, len(values))
 	for i, v := range values {
@@ -111,7 +120,7 @@ func (t *table) aim(text string, holds bool, values ...float64) {
 			state = "was not measured"
 		}
 	}
-	t.Targets = append(t.Targets, fmt.Sprintf("Target: %s: **%s** (%s)", text, state, strings.Join(found, ", ")))
+	t.Targets = append(t.Targets, fmt.Sprintf("%s: **%s** (%s)", text, state, strings.Join(found, ", ")))
 }
 
 func (t *table) note(format string, args ...any) {

@@ -7,6 +7,7 @@ package main
 
 import (
 	"math"
+	"strings"
 	"testing"
 )
 
@@ -49,17 +50,24 @@ func TestHighest(t *testing.T) {
 	}
 }
 
-// TestOwnFault: what a busy loop does to a verdict is not held against the client.
+// TestOwnFault: what a busy loop does to a verdict is not held against the client, unless the floor did better.
 func TestOwnFault(t *testing.T) {
-	for reasons, want := range map[string][2]bool{ // quiet, beside busy loops
-		"–":                                     {false, false},
-		"hiccup_share":                          {false, false},
-		"hiccup_share, coalesced_share":         {true, false},
-		"wire_lag_p99, hiccup_share":            {true, true},
-		"coalesced_share, hiccup_share, unsent": {true, true},
+	for reasons, want := range map[string][3]bool{ // quiet; beside busy loops, with a wire lag as the floor's; with a longer one
+		"–":                                     {false, false, false},
+		"hiccup_share":                          {false, false, false},
+		"hiccup_share, coalesced_share":         {true, false, false},
+		"wire_lag_p99, hiccup_share":            {true, false, true},
+		"coalesced_share, hiccup_share, unsent": {true, true, true},
 	} {
-		if got := [2]bool{ownFault(reasons, false), ownFault(reasons, true)}; got != want {
-			t.Errorf("%q: %v, want %v", reasons, got, want)
+		for i, lag := range []float64{1, 1, 2} {
+			busy := i > 0
+			var tab table
+			tab.add(stampedBare.label, (&report{wireLags: []float64{1}}).reasons()...)
+			tab.add("ours", (&report{wireLags: []float64{lag}, why: reasons}).reasons()...)
+			aimOwnFault(&tab, "ours", "ours", busy)
+			if got := strings.Contains(tab.Targets[0], "does not hold"); got != want[i] {
+				t.Errorf("%q, busy %t, wire lag %v: own fault %t, want %t", reasons, busy, lag, got, want[i])
+			}
 		}
 	}
 }
