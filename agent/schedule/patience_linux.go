@@ -28,6 +28,8 @@ const (
 	pollPause = 500 * time.Microsecond
 	// longestPatience is the longest wait that can be patient. In a longer one, waking up for each reply costs less than looking for replies.
 	longestPatience = 4 * pollPause
+	// behind is the lateness from which a schedule does not catch up at once. The runtime also interrupts a goroutine that runs for that long.
+	behind = 10 * time.Millisecond
 	// idleYield is the maximum duration of a yield in which no other goroutine ran.
 	idleYield = 2 * time.Microsecond
 )
@@ -73,6 +75,17 @@ func (t *timerfd) waitPatiently(until time.Duration, calm func() bool) bool {
 			}
 		}
 	}
+}
+
+// relent lets other goroutines run for once if the schedule has fallen behind. Without that, requests would be started one after another, none
+// of them would be sent, and no reply would be read whose connection the next one could use.
+func (t *timerfd) relent(now, until time.Duration) {
+	if now-until < behind || now-t.polled < pollPause || runtime.GOMAXPROCS(0) > 1 {
+		return
+	}
+	t.polled = now
+	t.bell.ring()
+	runtime.Gosched()
 }
 
 // yield lets other goroutines run until none can, and returns true; or until the given time has passed, and returns false.

@@ -151,3 +151,18 @@ func TestOneProcessorOnly(t *testing.T) {
 		return true
 	})
 }
+
+// TestFallenBehind: a schedule that has fallen behind lets other goroutines run, without which it could not catch up.
+func TestFallenBehind(t *testing.T) {
+	onOneProcessor(t)
+	clk := clock.New()
+	w, woken := kernelWaiter(t, clk), ticks(t)
+	for end := clk.Now() + 50*time.Millisecond; clk.Now() < end; {
+		if !w.Wait(clk.Now()-2*behind, nil) {
+			t.Fatal("a wait for the past did not end at once")
+		}
+	}
+	if n := woken.Load(); n < 20 { // the runtime's monitor thread alone would interrupt the loop each 10 ms, 5 times
+		t.Errorf("another goroutine ran %d times in 50 ms", n)
+	}
+}

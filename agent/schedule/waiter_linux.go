@@ -69,7 +69,8 @@ type timerfd struct {
 }
 
 func (t *timerfd) Wait(until time.Duration, calm func() bool) bool {
-	if t.clk.Now() >= until {
+	if now := t.clk.Now(); now >= until {
+		t.relent(now, until)
 		return true
 	}
 	if calm != nil && t.waitPatiently(until, calm) {
