@@ -36,6 +36,7 @@ const (
 
 // patience is the state of patient waits.
 type patience struct {
+	alone  bool          // the program had one processor when the waiter was made
 	polled time.Duration // when the poller was last asked
 	others bool          // goroutines that could run may be left from then
 	bell   bell
@@ -43,7 +44,7 @@ type patience struct {
 
 // waitPatiently waits until only spinning is left, and returns true. It returns false if the rest of the wait cannot be patient.
 func (t *timerfd) waitPatiently(until time.Duration, calm func() bool) bool {
-	if runtime.GOMAXPROCS(0) > 1 {
+	if !t.alone {
 		return false
 	}
 	t.until, t.armed = until, false
@@ -80,7 +81,7 @@ func (t *timerfd) waitPatiently(until time.Duration, calm func() bool) bool {
 // relent lets other goroutines run for once if the schedule has fallen behind. Without that, requests would be started one after another, none
 // of them would be sent, and no reply would be read whose connection the next one could use.
 func (t *timerfd) relent(now, until time.Duration) {
-	if now-until < behind || now-t.polled < pollPause || runtime.GOMAXPROCS(0) > 1 {
+	if !t.alone || now-until < behind || now-t.polled < pollPause {
 		return
 	}
 	t.polled = now

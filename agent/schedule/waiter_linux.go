@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -34,7 +35,7 @@ func NewWaiter(clk clock.Clock, spin time.Duration) (Waiter, error) {
 		_ = t.file.Close()
 		return nil, fmt.Errorf("create kernel timer: %w", err)
 	}
-	t.try = t.expired
+	t.try, t.alone = t.expired, runtime.GOMAXPROCS(0) == 1
 	if err := t.bell.open(); err != nil {
 		_ = t.file.Close()
 		return nil, err
