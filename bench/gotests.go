@@ -88,6 +88,39 @@ func loads(block string) (all []map[string]spansMedian) {
 	return all
 }
 
+// compiled is the line in which TestAcceptanceCompileTenMillion says how fast it was.
+var compiled = regexp.MustCompile(`compiled in ([\d.]+) s, ([\d.]+) s of CPU \((\d+) records/s\); peak RSS (\d+) MiB`)
+
+// compileScenario compiles a million requests in each round, by the acceptance test.
+func compileScenario(ctx context.Context, b *bench) error {
+	const requests = 1_000_000
+	t := b.table("Compiling journals", "A million requests in 8 journals, with the memory that `compile` has by default, on all cores:\n"+
+		"`TestAcceptanceCompileTenMillion` of capture.")
+	name := "compile"
+	for range b.rounds {
+		out, err := goTest(ctx, b, "compile", []string{"MOONLOOP_OUT=" + b.dir, "MOONLOOP_RECORDS=" + strconv.Itoa(requests)},
+			"-count=1", "-run", "^TestAcceptanceCompileTenMillion$", "-v", "-timeout", "10m", "./capture")
+		if err != nil {
+			return err
+		}
+		m := compiled.FindStringSubmatch(out)
+		if m == nil {
+			return errors.New("TestAcceptanceCompileTenMillion does not say how fast it was")
+		}
+		var figures [4]float64
+		for i, text := range m[1:] {
+			if figures[i], err = strconv.ParseFloat(text, 64); err != nil {
+				return err
+			}
+		}
+		t.add(name, num("requests/s", figures[2]), num("CPU µs/request", 1e6*figures[1]/requests), num("RSS MiB", figures[3]))
+		b.say("  %s requests/s", figure(figures[2]))
+	}
+	rate := t.median(name, "requests/s")
+	t.aim("at least 250,000 requests/s", rate >= 250_000, rate)
+	return nil
+}
+
 // hotPaths are the benchmarks of code that runs for each token, block or request.
 var hotPaths = strings.Fields("./agent/prompt ./agent/send ./agent/schedule ./agent/telemetry ./blockhash ./genai/... ./mooncake/...")
 

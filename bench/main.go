@@ -69,6 +69,7 @@ var scenarios = []scenario{
 	{"honesty", honesty, true, true, "the rate at which the verdict is no longer valid, or a peer's figures are wrong"},
 	{"outages", outages, true, true, "the latency that tools report for a server that stalls, collects garbage or slows down, next to the truth"},
 	{"collector", collectorScenario, false, true, "the Collector next to the stock receiver and file exporter"},
+	{"compile", compileScenario, false, true, "compiling a million requests: rate, CPU and memory"},
 	{"go", goBenchmarks, false, true, "Go benchmarks of the hot paths"},
 }
 
