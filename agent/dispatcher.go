@@ -150,10 +150,10 @@ func (d *dispatcher) start(ctx context.Context, it *schedule.Item, p *pending) {
 	p.engine = d.engines.pick(it.Row) // here, so that round robin follows the order of the schedule
 	// The schedule is over when the last request is; its record may be recorded later.
 	d.recorder.senders.Add(1)
-	if it.Session == nil && it.Row.WaitFor == nil { // else other rows wait for its end
+	if it.Session == nil && it.Row.WaitFor == nil && !d.engines.byLoad() { // else something depends on when its end is known
 		p.busy = &d.busy
 	}
-	urgent := it.Data == nil
+	urgent := it.Intended-d.clk.Now() < 2*schedule.MaxUnread
 	if urgent {
 		d.busy.Add(1)
 	}

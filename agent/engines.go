@@ -69,6 +69,9 @@ type backend struct {
 // Without this, an engine that is down would get most requests: they fail at once, so it has the fewest in flight.
 const unreachableFor = time.Second
 
+// byLoad reports whether the choice of an engine depends on the requests in flight.
+func (e *engines) byLoad() bool { return e.balance == LeastLoaded && len(e.all) > 1 }
+
 // follow prepares ByPrefix with the first rows of the trace.
 func (e *engines) follow(s *load.Stream, said *notices) {
 	if e.balance != ByPrefix || len(e.all) < 2 {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +34,7 @@ func (a *asked) Wait(until time.Duration, calm func() bool) bool {
 
 // TestPatience: at a high rate, waits are patient while replies have no gaps to measure, and not while streams are open, or turns wait.
 func TestPatience(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so that waits that may be patient are
 	for _, c := range []struct {
 		name    string
 		row     string // with %d for the row's number

@@ -118,7 +118,7 @@ type notes struct {
 // tally has the records of a stream.
 type tally struct {
 	Tokens int
-	// WireLag is the time in ms from when the request was due until it was written; only net/http has it.
+	// WireLag is the time in ms from the request's turn until it was written; only net/http has it.
 	WireLag float64
 	// For each token, if recorded: the kernel's timestamp, and when the reader had the token, in ns of the wall clock.
 	Kernel, Read []int64

@@ -37,20 +37,20 @@ func readHTTP(ctx context.Context, url string, w work, streams []tally) error {
 	errs := make([]error, w.streams)
 	var all sync.WaitGroup
 	inTurn(ctx, w, func(i int) {
-		all.Go(func() { errs[i] = readStream(ctx, client, url+"/v1/completions", body, streamID(i), &streams[i]) })
+		due := time.Now()
+		all.Go(func() { errs[i] = readStream(ctx, client, url+"/v1/completions", body, streamID(i), due, &streams[i]) })
 	})
 	all.Wait()
 	return errors.Join(errs...)
 }
 
 // readStream sends one request and counts the events with a token.
-func readStream(ctx context.Context, client *http.Client, url, body, id string, t *tally) error {
+func readStream(ctx context.Context, client *http.Client, url, body, id string, due time.Time, t *tally) error {
 	var conn *stampedConn
 	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
 		conn, _ = info.Conn.(*stampedConn) // nil if no timestamps are recorded
 	}}
 	if t.keep {
-		due := time.Now()
 		var written atomic.Int64 // net/http may report it after the reply
 		trace.WroteRequest = func(httptrace.WroteRequestInfo) { written.Store(int64(time.Since(due))) }
 		defer func() { t.WireLag = clock.Millis(time.Duration(written.Load())) }()

@@ -29,5 +29,5 @@ func (p *pace) add(at time.Duration) {
 	p.last = at
 }
 
-// fast reports whether about one reply or more can be expected in MaxUnread.
+// fast reports whether at least about one reply can be expected in MaxUnread.
 func (p *pace) fast() bool { return p.begun && p.mean <= MaxUnread }

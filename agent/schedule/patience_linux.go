@@ -5,7 +5,7 @@ package schedule
 
 // This file is the patient way of waiting. At thousands of short requests a second, a processor spends most of a request's cost on waking
 // up: once to send the request, and once to read its reply, each time with caches that other work has filled. The kernel timestamps a
-// reply, so a reply that is read later shows the same times. Therefore a patient wait sleeps in the kernel, on the thread of the goroutine
+// reply, so the time of a reply that is read later is the same. Therefore a patient wait sleeps in the kernel, on the thread of the goroutine
 // that waits, where nothing wakes it, and lets everything else run only once in pollPause. Replies, preparations and records then come in
 // batches.
 //
@@ -21,6 +21,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/moonloop/moonloop/agent/clock"
 )
 
 const (
@@ -30,13 +32,15 @@ const (
 	longestPatience = 4 * pollPause
 	// behind is the lateness from which a schedule does not catch up at once. The runtime also interrupts a goroutine that runs for that long.
 	behind = 10 * time.Millisecond
-	// idleYield is the maximum duration of a yield in which no other goroutine ran.
+	// idleYield is the maximum duration of a yield in which no other goroutine ran, without the time that reading the clock takes.
 	idleYield = 2 * time.Microsecond
 )
 
 // patience is the state of patient waits.
 type patience struct {
-	alone  bool          // the program had one processor when the waiter was made
+	alone  bool          // the program has one processor
+	late   time.Duration // since when the schedule has been behind; 0 = it is not
+	idle   time.Duration // the maximum duration of a yield in which no other goroutine ran
 	polled time.Duration // when the poller was last asked
 	others bool          // goroutines that could run may be left from then
 	bell   bell
@@ -50,20 +54,21 @@ func (t *timerfd) waitPatiently(until time.Duration, calm func() bool) bool {
 	t.until, t.armed = until, false
 	for {
 		now := t.clk.Now()
-		if until-now > longestPatience {
+		if until-now > longestPatience || !t.others && !calm() {
 			return false
 		}
 		rings := until - t.spin
 		if now-t.polled >= pollPause { // even if that makes a request late: at very high rates, nothing else would ever run
 			t.polled, t.others = now, true
 			t.bell.ring()
+			t.alone = runtime.GOMAXPROCS(0) == 1
 		}
 		if t.others {
 			t.others = !t.yield(rings)
 			now = t.clk.Now()
 		}
 		switch {
-		case t.woken.Load() || !t.others && !calm(): // what is left may be what makes it busy
+		case t.woken.Load() || !t.alone || !t.others && !calm(): // what is left may be what makes it busy
 			return false
 		case now >= rings:
 			return true
@@ -78,10 +83,19 @@ func (t *timerfd) waitPatiently(until time.Duration, calm func() bool) bool {
 	}
 }
 
-// relent lets other goroutines run for once if the schedule has fallen behind. Without that, requests would be started one after another, none
+// relent lets other goroutines run once if the schedule has fallen behind. Without that, requests would be started one after another, none
 // of them would be sent, and no reply would be read whose connection the next one could use.
 func (t *timerfd) relent(now, until time.Duration) {
-	if !t.alone || now-until < behind || now-t.polled < pollPause {
+	switch {
+	case !t.alone:
+		return
+	case now-until < behind:
+		t.late = 0
+		return
+	case t.late == 0: // requests that a stall has made late go first
+		t.late = now
+	}
+	if now-max(t.late, t.polled) < pollPause {
 		return
 	}
 	t.polled = now
@@ -94,7 +108,7 @@ func (t *timerfd) yield(until time.Duration) bool {
 	for now := t.clk.Now(); now < until; {
 		before := now
 		runtime.Gosched()
-		if now = t.clk.Now(); now-before <= idleYield {
+		if now = t.clk.Now(); now-before <= t.idle {
 			return true
 		}
 	}
@@ -103,20 +117,34 @@ func (t *timerfd) yield(until time.Duration) bool {
 
 // sleep sleeps without the runtime's knowledge. A signal ends it earlier.
 func sleep(d time.Duration) {
-	// Otherwise the kernel may wake the thread 50 µs late, to wake up less often. The thread may be another one at each call.
+	// The kernel may otherwise wake the thread up to 50 µs late, to save wake-ups. The thread may be another one at each call.
 	_, _, _ = unix.RawSyscall(unix.SYS_PRCTL, unix.PR_SET_TIMERSLACK, 1, 0)
 	pause := unix.NsecToTimespec(int64(d))
 	_, _, _ = unix.RawSyscall6(unix.SYS_CLOCK_NANOSLEEP, unix.CLOCK_MONOTONIC, 0, uintptr(unsafe.Pointer(&pause)), 0, 0, 0) //nolint:gosec // the kernel reads it
 }
 
-// bell makes the runtime ask its poller. A goroutine that yields continues before the poller is asked, so ring waits, for a descriptor that it
-// has just made readable. A timer that expires at once would do the same, but on a virtual machine it costs as much as sending a request.
+// bell makes the runtime ask its poller. A goroutine that yields continues before the poller is asked. So ring waits instead: for a descriptor
+// that it has just made readable. A timer that expires at once would do the same, but on a virtual machine it costs as much as sending a request.
 type bell struct {
 	file *os.File // an eventfd
 	raw  syscall.RawConn
 	try  func(fd uintptr) bool // made once, because a closure per call would be garbage
 	rang bool
 	one  uint64
+}
+
+// start prepares patient waits, if the program has one processor.
+func (p *patience) start(clk clock.Clock) error {
+	if p.alone = runtime.GOMAXPROCS(0) == 1; !p.alone {
+		return nil
+	}
+	const readings = 100
+	before := clk.Now()
+	for range readings {
+		clk.Now()
+	}
+	p.idle = idleYield + 2*(clk.Now()-before)/readings
+	return p.bell.open()
 }
 
 func (b *bell) open() error {
@@ -148,4 +176,8 @@ func (b *bell) write(fd uintptr) bool {
 	return errno != 0
 }
 
-func (b *bell) close() { _ = b.file.Close() }
+func (b *bell) close() {
+	if b.file != nil {
+		_ = b.file.Close()
+	}
+}

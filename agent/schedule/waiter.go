@@ -16,8 +16,8 @@ const Forever = time.Duration(1<<63 - 1)
 // wake a goroutine, so spinning longer would only waste CPU time.
 const Spin = 60 * time.Microsecond
 
-// MaxUnread is how long a patient Waiter leaves replies unread, unless the requests that are due keep it from reading. Together with a
-// burst of requests, that is less than what counts as a hiccup.
+// MaxUnread is how long a patient Waiter leaves replies unread, unless the requests that are due keep it from reading. It leaves room below
+// the lateness that counts as a hiccup, because the meter of hiccups waits as long as everything else.
 const MaxUnread = 650 * time.Microsecond
 
 // Waiter puts one goroutine to sleep until a time of the run's clock. It separates the schedule from the machine's timers: on Linux,

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -35,8 +34,8 @@ func NewWaiter(clk clock.Clock, spin time.Duration) (Waiter, error) {
 		_ = t.file.Close()
 		return nil, fmt.Errorf("create kernel timer: %w", err)
 	}
-	t.try, t.alone = t.expired, runtime.GOMAXPROCS(0) == 1
-	if err := t.bell.open(); err != nil {
+	t.try = t.expired
+	if err := t.start(clk); err != nil {
 		_ = t.file.Close()
 		return nil, err
 	}

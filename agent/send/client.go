@@ -38,6 +38,7 @@ type Client struct {
 
 	company company      // of direct exchanges
 	manner  manner       // of the server
+	brevity brevity      // of its replies
 	flights sync.Pool    // those that are over, for use by the next exchanges
 	chunks  atomic.Int64 // output chunks that arrived
 }
@@ -221,6 +222,9 @@ func (c *Client) Do(ctx context.Context, req *Request, x *Exchange) {
 	}
 	x.Start = req.Gate.since(x.Start)
 	c.conclude(ctx, req, s, err, f.guard.stop())
+	if f.atOnce && f.rests == nil && x.Err == nil {
+		c.brevity.add(x.End - x.FirstByte)
+	}
 	c.wall.Refresh()
 }
 

@@ -195,3 +195,13 @@ func join(base *url.URL, path string) string {
 	u.Path, u.RawPath = u.Path+path, ""
 	return u.String()
 }
+
+// hasty reports whether a timeout is so short that a reply that is read a little late could miss it.
+func (c *Config) hasty() bool {
+	for _, limit := range []time.Duration{c.FirstTokenTimeout, c.IdleTimeout, c.TotalTimeout} {
+		if limit > 0 && limit < time.Second {
+			return true
+		}
+	}
+	return false
+}

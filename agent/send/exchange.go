@@ -38,20 +38,17 @@ type Request struct {
 	// HangUp closes the connection this long after the last byte of the request was sent, unless the reply is complete by then. The
 	// class of an exchange that ends in this way is ClassDisconnected. 0 = never.
 	HangUp time.Duration
-	// Busy, unless nil, counts exchanges. Do lowers it by one while only the time at which the kernel receives the reply matters, and not
-	// the time at which it is read: from the moment at which the request is sent, or waits for its gate, until the first byte of the reply is read. That
-	// is so if the kernel timestamps the reply, and no gaps in it are measured.
+	// Busy, unless nil, counts exchanges. Do lowers it by one while the exchange is at rest: while only the time at which the kernel receives
+	// the reply matters, and not the time at which it is read. An exchange rests until the first byte of its reply has been read, if it does not use
+	// net/http, if the kernel timestamps the reply, if no gaps in it are measured, and if the server's replies come as a whole.
 	Busy *atomic.Int64
 	// First, unless nil, is called with the arrival of the first content of a stream, on the goroutine that reads it.
 	First func(at time.Duration)
 }
 
-// rests returns Busy if the exchange can be at rest.
-func (r *Request) rests() *atomic.Int64 {
-	if r.HangUp > 0 || r.Stream && r.ExpectTokens != 1 {
-		return nil
-	}
-	return r.Busy
+// gapless reports whether the time at which the reply is read may not matter.
+func (r *Request) gapless() bool {
+	return r.HangUp == 0 && !r.KeepReply && r.First == nil && (!r.Stream || r.ExpectTokens == 1)
 }
 
 // Exchange describes one request and its reply. Times are offsets on the run's clock; those that were not reached are clock.Never.

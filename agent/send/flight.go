@@ -28,6 +28,8 @@ type flight struct {
 	gate   *Gate // nil: none
 
 	rests   *atomic.Int64 // what is lowered while the exchange rests, see Request.Busy; nil: it never rests
+	gapless bool          // the exchange could rest
+	atOnce  bool          // the first byte of its reply was read at once
 	session string        // of the request, if each session has connections of its own
 
 	uploaded atomic.Int64 // bytes of the body that net/http took for this connection
@@ -65,7 +67,6 @@ func (c *Client) newFlight(req *Request, start time.Duration) *flight {
 	}
 	*f = flight{
 		clk: c.clk, manner: &c.manner, http2: c.cfg.HTTP2, direct: c.direct.takes(req), size: req.Body.Size, gate: req.Gate, session: req.Session, halt: f.halt,
-		rests: req.rests(),
 		guard: guard{
 			clk: c.clk, start: start, gate: req.Gate, cancel: f.halt, timer: f.guard.timer, rings: clock.Never,
 			limits: limits{
@@ -73,6 +74,11 @@ func (c *Client) newFlight(req *Request, start time.Duration) *flight {
 				hangUp: req.HangUp,
 			},
 		},
+	}
+	if f.direct && req.Busy != nil && req.gapless() && !c.cfg.hasty() {
+		if f.gapless = true; c.brevity.lets() {
+			f.rests = req.Busy
+		}
 	}
 	f.clear()
 	return f

@@ -204,10 +204,13 @@ func TestBusy(t *testing.T) {
 		rest bool
 	}{
 		{"one token", Config{}, func(r *Request) { r.ExpectTokens = 1 }, true},
+		{"one token, with a gate", Config{}, func(r *Request) { r.ExpectTokens, r.Gate = 1, new(Gate) }, true},
 		{"no stream", Config{}, func(r *Request) { r.Stream = false }, true},
 		{"a stream of tokens", Config{}, func(r *Request) { r.ExpectTokens = 2 }, false},
 		{"a stream of unknown length", Config{}, func(r *Request) { r.ExpectTokens = 0 }, false},
 		{"closed on purpose", Config{}, func(r *Request) { r.ExpectTokens, r.HangUp = 1, time.Hour }, false},
+		{"whose reply is needed", Config{}, func(r *Request) { r.ExpectTokens, r.KeepReply = 1, true }, false},
+		{"with a short timeout", Config{TotalTimeout: time.Second - 1}, func(r *Request) { r.ExpectTokens = 1 }, false},
 		{"by net/http", Config{way: byNetHTTP}, func(r *Request) { r.ExpectTokens = 1 }, false},
 		{"without kernel timestamps", Config{NoKernelStamps: true}, func(r *Request) { r.ExpectTokens = 1 }, false},
 	} {
@@ -223,19 +226,29 @@ func TestBusy(t *testing.T) {
 				})
 			})
 			req := post("hello")
+			req.KeepReply = false
 			c.req(req)
 			req.Busy = &busy
+			engine := client(t, c.cfg)
+			engine.brevity.score.Store(maxScore)
 			var x Exchange
 			var all sync.WaitGroup
 			all.Go(func() {
 				busy.Add(1)
-				client(t, c.cfg).Do(t.Context(), req, &x)
+				engine.Do(t.Context(), req, &x)
 			})
-			<-came
 			want := int64(1)
 			if c.rest {
 				want = 0
 			}
+			if req.Gate != nil {
+				armed(t, req.Gate)
+				if n := busy.Load(); n != want {
+					t.Errorf("%d busy while it waits for its gate, want %d", n, want)
+				}
+				req.Gate.Open(engine.clk.Now())
+			}
+			<-came
 			if n := busy.Load(); n != want {
 				t.Errorf("%d busy while it waits for the reply, want %d", n, want)
 			}
@@ -246,4 +259,62 @@ func TestBusy(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestBrevity: exchanges rest only if the server's replies come as a whole, and no longer if they do not.
+func TestBrevity(t *testing.T) {
+	var pieces atomic.Bool
+	var busy, rested atomic.Int64
+	url := serve(t, func(conn net.Conn) {
+		requests(conn, func(*http.Request, string) bool {
+			if busy.Load() == 0 {
+				rested.Add(1)
+			}
+			head, rest, _ := strings.Cut(sse(chunkA, finish, done), "\r\n\r\n")
+			if !pieces.Load() {
+				_, err := io.WriteString(conn, head+"\r\n\r\n"+rest)
+				return err == nil
+			}
+			_, _ = io.WriteString(conn, head+"\r\n\r\n")
+			time.Sleep(2 * time.Millisecond)
+			_, err := io.WriteString(conn, rest)
+			return err == nil
+		})
+	})
+	c := client(t, Config{URL: url})
+	send := func(n int) (rests int64) {
+		before := rested.Load()
+		for range n {
+			req := post("hello")
+			req.KeepReply, req.ExpectTokens, req.Busy = false, 1, &busy
+			var x Exchange
+			busy.Add(1)
+			c.Do(t.Context(), req, &x)
+			busy.Add(-1)
+			if x.Err != nil {
+				t.Fatal(x.Err)
+			}
+		}
+		return rested.Load() - before
+	}
+	if n := send(provenScore); n > 0 {
+		t.Errorf("%d of the first %d exchanges were at rest", n, provenScore)
+	}
+	n := send(2 * sampled)
+	for range 20 { // on a busy machine, many replies are not read at once
+		if n > 0 {
+			break
+		}
+		n = send(2 * sampled)
+	}
+	if n == 0 || n == 2*sampled {
+		t.Errorf("%d of %d exchanges were at rest, want most, and not those of the sample", n, 2*sampled)
+	}
+	pieces.Store(true)
+	for range 20 { // samples of late replies
+		if send(sampled/2) == 0 {
+			return
+		}
+	}
+	t.Error("exchanges are at rest although replies come in pieces")
 }
