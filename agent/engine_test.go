@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +34,7 @@ const servingVar = "MOONLOOP_TEST_SERVING"
 // serving says what such a process serves.
 type serving struct {
 	Sink    bool              // accepts OTLP and discards it; else an engine
+	Whole   bool              // an engine whose replies are a stream of one token, in one write
 	Latency simulator.Latency // of the engine
 	Record  string            // file for the engine's records; empty = none
 	TLS     bool
@@ -54,7 +56,11 @@ func (s serving) serve() error {
 	}))
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
 	stamped := func(ln net.Listener) net.Listener { return ln }
-	if !s.Sink {
+	switch {
+	case s.Sink:
+	case s.Whole:
+		server.Handler = http.HandlerFunc(wholeReply)
+	default:
 		cfg := simulator.Config{Latency: s.Latency}
 		if s.Record != "" {
 			f, err := os.Create(s.Record)
@@ -135,4 +141,17 @@ func processorTime(b *testing.B) time.Duration {
 		b.Fatal(err)
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// wholeReply answers with a stream of one token, or with a list of models, in one write.
+func wholeReply(w http.ResponseWriter, r *http.Request) {
+	body := `{"object":"list","data":[{"id":"m","object":"model"}]}`
+	if r.Method == http.MethodPost {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "text/event-stream")
+		body = `data: {"id":"c","object":"text_completion","model":"m","choices":[{"index":0,"text":" a","finish_reason":"length"}]}` + "\n\n" +
+			`data: {"id":"c","object":"text_completion","model":"m","choices":[],"usage":{"prompt_tokens":512,"completion_tokens":1,"total_tokens":513}}` + "\n\ndata: [DONE]\n\n"
+	}
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	_, _ = io.WriteString(w, body)
 }

@@ -41,12 +41,12 @@ func TestPatience(t *testing.T) {
 		latency simulator.Latency
 		calm    bool // waits are patient
 	}{
-		{"one token", `"input_length": 512, "output_length": 1, "hash_ids": [%d]`, simulator.Latency{Prefill: 2 * time.Millisecond}, true},
+		{"one token", `"input_length": 512, "output_length": 1, "hash_ids": [%d]`, simulator.Latency{}, true},
 		{"streams", `"input_length": 512, "output_length": 4, "hash_ids": [%d]`, simulator.Latency{Prefill: 2 * time.Millisecond, Decode: 10 * time.Millisecond}, false},
 		{"turns", `"input_length": 512, "output_length": 1, "hash_ids": [%[2]d], "session_id": "s%[2]d"`, simulator.Latency{Prefill: 20 * time.Millisecond}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			url, stop := serving{Latency: c.latency}.start(t)
+			url, stop := serving{Whole: c.calm, Latency: c.latency}.start(t)
 			defer stop()
 			waits := replayWaits(t, url, c.row)
 			for n := 0; c.calm && waits.calm == 0 && n < 10; n++ { // a machine that has too little to give is always busy
