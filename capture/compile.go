@@ -46,20 +46,21 @@ type compiler struct {
 	byText     *sorter // requests whose text is known, by cells
 	byOrder    *sorter // requests in the order of rows
 	mask       mask
-	prompted   bool    // some prompt of a session is known
-	unseen     bool    // some prompt has no known reply
-	replied    bool    // some reply is known
-	thinned    bool    // ends of messages may have been left out
-	cached     bool    // some row may have the tokens that its engine had cached
-	fine       int     // tokens per fine block
-	sharing    sharing // of the current row; reused
-	structured int64   // number of the next turn of a session without content
-	firstText  int64   // number of the first prompt in the order of marks
-	parted     bool    // some left-out ends are known from other prompts
-	turned     bool    // other orders of prompts were tried
-	ids        int64   // number of block ids, including repetitions, that are numbered one by one
-	bytes      int64   // of journals that were read
-	maxInput   int64   // tokens of a row of production
+	prompted   bool      // some prompt of a session is known
+	unseen     bool      // some prompt has no known reply
+	replied    bool      // some reply is known
+	thinned    bool      // ends of messages may have been left out
+	cached     bool      // some row may have the tokens that its engine had cached
+	fine       int       // tokens per fine block
+	sharing    sharing   // of the current row; reused
+	structured int64     // number of the next turn of a session without content
+	firstText  int64     // number of the first prompt in the order of marks
+	parted     bool      // some left-out ends are known from other prompts
+	turned     bool      // other orders of prompts were tried
+	ids        *distinct // block ids that are numbered one by one
+	known      int64     // number of these, as other shards counted them
+	bytes      int64     // of journals that were read
+	maxInput   int64     // tokens of a row of production
 
 	models    models
 	engines   engines               // the evidence of production's engines about their caches
@@ -115,6 +116,7 @@ func newCompiler(ctx context.Context, opt Options, sink Sink) *compiler {
 		counting:   map[producer]counting{},
 		skewed:     map[uint64]bool{},
 		gone:       map[uint64]gone{},
+		ids:        newDistinct(),
 		fine:       FineBlockSizeOf(opt.BlockSize),
 		maxInput:   min(MaxTokens, blockhash.MaxBlocks*int64(opt.BlockSize)),
 	}

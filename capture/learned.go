@@ -104,7 +104,7 @@ func (c *compiler) learned() *learned {
 		Result: c.res, Lost: c.lost.counted(), Runs: c.runs.sorted(), Nameless: c.runs.nameless,
 		ManyNames: c.models.many, ManyProducers: c.counting == nil, ManySkewed: c.skewed == nil, Skewed: slices.Sorted(maps.Keys(c.skewed)),
 		ToolCalls: [6]int64{c.toolCalls.agreed, c.toolCalls.added, c.toolCalls.replaced, c.toolCalls.early, c.toolCalls.unknown, c.toolCalls.reused},
-		Prompted:  c.prompted, Replied: c.replied, Unseen: c.unseen, Thinned: c.thinned, CachedCounts: c.cached, Parted: c.parted, Turned: c.turned, IDs: c.ids,
+		Prompted:  c.prompted, Replied: c.replied, Unseen: c.unseen, Thinned: c.thinned, CachedCounts: c.cached, Parted: c.parted, Turned: c.turned, IDs: c.ids.count(),
 	}
 	for _, p := range c.list {
 		if p.met {
@@ -183,7 +183,7 @@ func (c *compiler) know(all []*learned, last bool) {
 		}
 		n := l.ToolCalls
 		c.toolCalls.add(toolCalls{n[0], n[1], n[2], n[3], n[4], n[5]})
-		c.ids += l.IDs
+		c.known += l.IDs
 	}
 }
 
