@@ -8,8 +8,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 
 	"github.com/moonloop/moonloop/blockhash"
@@ -80,19 +80,14 @@ type compiler struct {
 	cells []uint64 // of the current row
 }
 
-// Compile makes traces from journals: one for production and one for each run, through sink. It reads each journal once, in any order, to
-// its end; without a journal it returns an error. Damaged journals are compiled as far as they can be read, and counted; an error comes from
+// Compile makes traces from journals: one for production and one for each run, through sink. It reads each journal once, in any order, and two
+// at once, to its end; without a journal it returns an error. Damaged journals are compiled as far as they can be read, and counted; an error comes from
 // reading, writing, or the context.
 func Compile(ctx context.Context, opt Options, sink Sink, journals ...Source) (Result, error) {
 	if err := cmp.Or(opt.complete(), some(journals)); err != nil {
 		return Result{}, err
 	}
-	c := newCompiler(ctx, opt, sink)
-	defer c.close()
-	if err := c.compile(journals); err != nil {
-		return c.result(), fmt.Errorf("journals were not compiled: %w", err)
-	}
-	return c.result(), nil
+	return compile(ctx, opt, sink, min(mostCores, runtime.GOMAXPROCS(0)), journals)
 }
 
 // some returns an error if there is no journal, because then no trace is made.
@@ -137,28 +132,6 @@ func (c *compiler) close() {
 	for _, s := range c.others {
 		s.close()
 	}
-}
-
-// compile runs all steps, one after the other.
-func (c *compiler) compile(journals []Source) error {
-	if err := c.readAll(journals); err != nil {
-		return err
-	}
-	c.partition()
-	if err := c.group(); err != nil {
-		return err
-	}
-	if err := c.joinResponses(); err != nil {
-		return err
-	}
-	c.models.settle()
-	if err := c.layTurns(); err != nil {
-		return err
-	}
-	if err := c.layTexts(); err != nil {
-		return err
-	}
-	return c.writeRows()
 }
 
 // readAll sorts the records of all journals into the order of step 2.
