@@ -23,6 +23,7 @@ type process struct {
 	ctx      context.Context //nolint:containedctx // it lives as long as the call
 	mutex    sync.Mutex
 	left     map[string]*sorter
+	room     int // bytes of memory for items that were left; negative if there are more
 	said     map[string]*finding
 	progress func(stage Stage, done, total int64) // that of the options; not nil
 	stage    Stage
@@ -40,7 +41,9 @@ func compile(ctx context.Context, opt Options, sink Sink, count int, journals []
 	parent := ctx
 	ctx, stop := context.WithCancelCause(ctx) // if a shard fails, the others stop
 	defer stop(nil)
-	t := &process{ctx: ctx, left: map[string]*sorter{}, said: map[string]*finding{}, progress: opt.Progress, done: make([][2]int64, count)}
+	t := &process{
+		ctx: ctx, left: map[string]*sorter{}, room: opt.Memory / 4, said: map[string]*finding{}, progress: opt.Progress, done: make([][2]int64, count),
+	}
 	defer t.close()
 	shards, key := make([]*sharded, count), keyOf(&opt, count, journals)
 	for i := range shards {
@@ -127,20 +130,26 @@ func (t *process) leave(s *sorter, name string, most int) error {
 	if err := s.wait(); err != nil {
 		return err
 	}
-	if s.file.File != nil {
-		if err := s.settle(most); err != nil {
-			return err
-		}
-	} else {
+	if t.fits(s.used) && s.file.File == nil {
 		s.settled()
 		s.spare, s.free = nil, nil
+	} else if err := s.settle(most); err != nil {
+		return err
 	}
 	kept := *s
 	*s = *newSorter(s.dir, s.limit)
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	t.left[name] = &kept
+	t.room -= kept.used
 	return nil
+}
+
+// fits reports whether there is memory for this many bytes of items.
+func (t *process) fits(bytes int) bool {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	return bytes <= t.room
 }
 
 func (t *process) take(s *sorter, name string, from, to int) (before int64, err error) {
@@ -191,6 +200,7 @@ func (t *process) remove(name string) {
 	defer t.mutex.Unlock()
 	if s := t.left[name]; s != nil {
 		delete(t.left, name)
+		t.room += s.used
 		s.close()
 	}
 }

@@ -128,3 +128,54 @@ func TestCoresStop(t *testing.T) {
 		}
 	}
 }
+
+// TestLeft: what shards leave for each other is in memory while there is room for it, and each part is found again there, or on disk.
+func TestLeft(t *testing.T) {
+	const items, each, parts = 1000, 10, 7
+	p := &process{left: map[string]*sorter{}, room: items*each*2 + items}
+	defer p.close()
+	leave := func(name string) {
+		s := newSorter(t.TempDir(), 1<<20)
+		s.parts = parts
+		for i := range uint64(items) {
+			if err := s.addWordsOf(i*i, i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := p.leave(s, name, 3); err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "items that are still there", true, s.used == 0 && s.items == nil)
+	}
+	for _, name := range []string{"a", "b"} {
+		leave(name)
+	}
+	equal(t, "the first is on disk", false, p.left["a"].file.File != nil)
+	equal(t, "the second is on disk", true, p.left["b"].file.File != nil)
+	p.remove("a")
+	leave("c")
+	equal(t, "the third is on disk", false, p.left["c"].file.File != nil)
+	for _, name := range []string{"b", "c"} {
+		found := 0
+		for part := range parts {
+			s := newSorter(t.TempDir(), 1<<20)
+			before, err := p.take(s, name, part, part+1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			equal(t, "items before the part", int64(found), before)
+			many := int64(0)
+			err = s.each(t.Context(), func(b []byte) error {
+				if found, many = found+1, many+1; partOf(b, parts) != part {
+					t.Errorf("an item of part %d is in part %d", partOf(b, parts), part)
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			equal(t, "items of the part", s.count, many)
+		}
+		equal(t, "items of all parts", items, found)
+	}
+}
