@@ -53,7 +53,7 @@ func (c *compiler) inOrder(p *partition, r *journal.Inference, delay mooncake.Op
 	c.key = binary.BigEndian.AppendUint32(c.key[:0], p.index)
 	c.key = appendOrder(c.key, p, r)
 	if numbered(s, r) {
-		c.ids += int64(len(r.HashIDs))
+		c.ids.add(p.index, r.Domain, r.HashIDs)
 	}
 	c.key = binary.BigEndian.AppendUint64(c.key, uint64(s.number)) //nolint:gosec // not negative
 	c.enc = journal.AppendRecord(s.appendTo(appendDelay(c.enc[:0], delay)), r)

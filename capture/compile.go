@@ -8,8 +8,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 
 	"github.com/moonloop/moonloop/blockhash"
@@ -46,20 +46,21 @@ type compiler struct {
 	byText     *sorter // requests whose text is known, by cells
 	byOrder    *sorter // requests in the order of rows
 	mask       mask
-	prompted   bool    // some prompt of a session is known
-	unseen     bool    // some prompt has no known reply
-	replied    bool    // some reply is known
-	thinned    bool    // ends of messages may have been left out
-	cached     bool    // some row may have the tokens that its engine had cached
-	fine       int     // tokens per fine block
-	sharing    sharing // of the current row; reused
-	structured int64   // number of the next turn of a session without content
-	firstText  int64   // number of the first prompt in the order of marks
-	parted     bool    // some left-out ends are known from other prompts
-	turned     bool    // other orders of prompts were tried
-	ids        int64   // number of block ids, including repetitions, that are numbered one by one
-	bytes      int64   // of journals that were read
-	maxInput   int64   // tokens of a row of production
+	prompted   bool      // some prompt of a session is known
+	unseen     bool      // some prompt has no known reply
+	replied    bool      // some reply is known
+	thinned    bool      // ends of messages may have been left out
+	cached     bool      // some row may have the tokens that its engine had cached
+	fine       int       // tokens per fine block
+	sharing    sharing   // of the current row; reused
+	structured int64     // number of the next turn of a session without content
+	firstText  int64     // number of the first prompt in the order of marks
+	parted     bool      // some left-out ends are known from other prompts
+	turned     bool      // other orders of prompts were tried
+	ids        *distinct // block ids that are numbered one by one
+	known      int64     // number of these, as other shards counted them
+	bytes      int64     // of journals that were read
+	maxInput   int64     // tokens of a row of production
 
 	models    models
 	engines   engines               // the evidence of production's engines about their caches
@@ -79,19 +80,14 @@ type compiler struct {
 	cells []uint64 // of the current row
 }
 
-// Compile makes traces from journals: one for production and one for each run, through sink. It reads each journal once, in any order, to
-// its end; without a journal it returns an error. Damaged journals are compiled as far as they can be read, and counted; an error comes from
+// Compile makes traces from journals: one for production and one for each run, through sink. It reads each journal once, in any order, and two
+// at once, to its end; without a journal it returns an error. Damaged journals are compiled as far as they can be read, and counted; an error comes from
 // reading, writing, or the context.
 func Compile(ctx context.Context, opt Options, sink Sink, journals ...Source) (Result, error) {
 	if err := cmp.Or(opt.complete(), some(journals)); err != nil {
 		return Result{}, err
 	}
-	c := newCompiler(ctx, opt, sink)
-	defer c.close()
-	if err := c.compile(journals); err != nil {
-		return c.result(), fmt.Errorf("journals were not compiled: %w", err)
-	}
-	return c.result(), nil
+	return compile(ctx, opt, sink, min(mostCores, runtime.GOMAXPROCS(0)), journals)
 }
 
 // some returns an error if there is no journal, because then no trace is made.
@@ -115,6 +111,7 @@ func newCompiler(ctx context.Context, opt Options, sink Sink) *compiler {
 		counting:   map[producer]counting{},
 		skewed:     map[uint64]bool{},
 		gone:       map[uint64]gone{},
+		ids:        newDistinct(),
 		fine:       FineBlockSizeOf(opt.BlockSize),
 		maxInput:   min(MaxTokens, blockhash.MaxBlocks*int64(opt.BlockSize)),
 	}
@@ -135,28 +132,6 @@ func (c *compiler) close() {
 	for _, s := range c.others {
 		s.close()
 	}
-}
-
-// compile runs all steps, one after the other.
-func (c *compiler) compile(journals []Source) error {
-	if err := c.readAll(journals); err != nil {
-		return err
-	}
-	c.partition()
-	if err := c.group(); err != nil {
-		return err
-	}
-	if err := c.joinResponses(); err != nil {
-		return err
-	}
-	c.models.settle()
-	if err := c.layTurns(); err != nil {
-		return err
-	}
-	if err := c.layTexts(); err != nil {
-		return err
-	}
-	return c.writeRows()
 }
 
 // readAll sorts the records of all journals into the order of step 2.

@@ -4,7 +4,6 @@
 package capture
 
 import (
-	"errors"
 	"slices"
 
 	"github.com/moonloop/moonloop/blockhash"
@@ -70,39 +69,6 @@ const (
 	joinEnd  = 0
 	joinCell = 1
 )
-
-// completeEnds gives prompts the ends that other prompts list in cells that they have in common.
-func (c *compiler) completeEnds() (err error) {
-	var all []*sorter
-	next := func() *sorter {
-		all = append(all, newSorter(c.opt.TempDir, c.opt.Memory/8))
-		return all[len(all)-1]
-	}
-	defer func() {
-		for _, s := range all {
-			s.close()
-		}
-	}()
-	branches, parted, join, found := next(), next(), next(), next()
-	if err := errors.Join(c.findBranches(branches), c.findParted(branches, parted)); err != nil || parted.empty() {
-		return err
-	}
-	if err := c.gatherEnds(parted, join); err != nil {
-		return err
-	}
-	if err := c.matchEnds(join, found); err != nil || found.empty() {
-		return err
-	}
-	full := newSorter(c.opt.TempDir, c.byText.limit)
-	full.stage, full.progress = c.byText.stage, c.byText.progress
-	if err := c.addComplete(full, found); err != nil {
-		full.close()
-		return err
-	}
-	c.byText.close()
-	c.byText = full
-	return nil
-}
 
 // gatherEnds finds the cells of all prompts that may be in several places, and the ends in them: the parted cells, and all cells after one of
 // these in the same prompt. It leaves out cells whose marks a prompt shares with the prompt before.

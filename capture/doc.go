@@ -62,9 +62,9 @@
 // of digests and trunk. Memory holds the parts that were used last (internal/ondisk), so a trace whose rows share with much earlier rows is
 // slower to write. Also in memory:
 //
-//   - the ids and the ancestry of one OTel trace (up to [Options].MaxTraceSpans spans, about 200 bytes each), one path of marks, and
-//     the counts of each run;
-//   - 2 KiB for each pair of service and model whose spans report cached tokens, at most 32 MiB;
+//   - for each of two cores, the ids and the ancestry of one OTel trace (up to [Options].MaxTraceSpans spans, about 200 bytes each), one
+//     path of marks, and the counts of each run;
+//   - 2 KiB for each pair of service and model whose spans report cached tokens, at most 32 MiB for each core, and twice that for a moment;
 //   - the predicted cache, if engines reported cached tokens and the block ids came from them: up to 4 million ids, 200 MB;
 //   - 40 bytes for each prompt that is the beginning of an earlier one and ends within one of its blocks, and 8 bytes for each cell that
 //     prompts with many short messages have in several places.
@@ -75,5 +75,6 @@
 //
 // # Shards
 //
-// [CompileShard] does a part of a compile, in parallel with other processes. See shard.go.
+// [CompileShard] does a part of a compile, in parallel with other processes. [Compile] is divided in the same way between two cores. See
+// shard.go.
 package capture

@@ -104,7 +104,7 @@ func (c *compiler) learned() *learned {
 		Result: c.res, Lost: c.lost.counted(), Runs: c.runs.sorted(), Nameless: c.runs.nameless,
 		ManyNames: c.models.many, ManyProducers: c.counting == nil, ManySkewed: c.skewed == nil, Skewed: slices.Sorted(maps.Keys(c.skewed)),
 		ToolCalls: [6]int64{c.toolCalls.agreed, c.toolCalls.added, c.toolCalls.replaced, c.toolCalls.early, c.toolCalls.unknown, c.toolCalls.reused},
-		Prompted:  c.prompted, Replied: c.replied, Unseen: c.unseen, Thinned: c.thinned, CachedCounts: c.cached, Parted: c.parted, Turned: c.turned, IDs: c.ids,
+		Prompted:  c.prompted, Replied: c.replied, Unseen: c.unseen, Thinned: c.thinned, CachedCounts: c.cached, Parted: c.parted, Turned: c.turned, IDs: c.ids.count(),
 	}
 	for _, p := range c.list {
 		if p.met {
@@ -140,9 +140,10 @@ func (c *compiler) learned() *learned {
 
 func compareNamesOf(a, b journal.Name) int { return cmp.Compare(a.String(), b.String()) }
 
-// know adds what shards have found out, before the compiler begins. Of the counts, it adds only those that it needs in advance, unless it
-// will report everything at the end.
-func (c *compiler) know(all []*learned, last bool) {
+// know adds what shards have found out, before the compiler begins a phase. Of the counts, it adds only those that it needs in advance, unless
+// it will report everything at the end.
+func (c *compiler) know(all []*learned, p *phase) {
+	last := p.name == "write"
 	for _, l := range all {
 		for _, name := range l.Runs {
 			c.runs.add(&journal.Inference{Run: name}, c.opt.MaxRuns)
@@ -152,7 +153,9 @@ func (c *compiler) know(all []*learned, last bool) {
 	c.partition()
 	for _, l := range all {
 		c.models.know(l)
-		c.counting = joinCounting(c.counting, l)
+		if p.name == "group" { // the only one that needs it
+			c.counting = joinCounting(c.counting, l)
+		}
 		c.skewed = joinClocks(c.skewed, l)
 		c.prompted = c.prompted || l.Prompted
 		c.replied, c.unseen = c.replied || l.Replied, c.unseen || l.Unseen
@@ -183,7 +186,7 @@ func (c *compiler) know(all []*learned, last bool) {
 		}
 		n := l.ToolCalls
 		c.toolCalls.add(toolCalls{n[0], n[1], n[2], n[3], n[4], n[5]})
-		c.ids += l.IDs
+		c.known += l.IDs
 	}
 }
 

@@ -6,6 +6,8 @@ package capture
 import (
 	"encoding/binary"
 	"hash/maphash"
+	"math"
+	"math/bits"
 
 	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/internal/ondisk"
@@ -86,6 +88,45 @@ func (n *numbers) err() error {
 	return n.outside.table.Err()
 }
 
+// distinct estimates how many distinct ids a set has, to 2 % (HyperLogLog: Flajolet, Fusy, Gandouet and Meunier, 2007). Senders cannot know
+// the seed, so they cannot choose ids that are underestimated.
+type distinct struct {
+	seed  maphash.Seed
+	ranks [1 << distinctBits]uint8 // for each value of a hash's first bits, the greatest rank: number of leading zeros in the others, plus 1
+	entry []byte
+}
+
+const distinctBits = 12
+
+func newDistinct() *distinct { return &distinct{seed: maphash.MakeSeed()} }
+
+// add adds ids.
+func (d *distinct) add(partition uint32, dom journal.Domain, ids []uint64) {
+	for _, id := range ids {
+		d.entry = appendEntry(d.entry[:0], partition, dom, id)
+		h := maphash.Bytes(d.seed, d.entry)
+		rank := uint8(bits.LeadingZeros64(h<<distinctBits|1)) + 1 //nolint:gosec // at most 64
+		d.ranks[h>>(64-distinctBits)] = max(d.ranks[h>>(64-distinctBits)], rank)
+	}
+}
+
+// count returns the estimate.
+func (d *distinct) count() int64 {
+	const n = float64(len(d.ranks))
+	sum, zeros := 0.0, 0.0
+	for _, rank := range d.ranks {
+		sum += math.Ldexp(1, -int(rank))
+		if rank == 0 {
+			zeros++
+		}
+	}
+	count := 0.7213 / (1 + 1.079/n) * n * n / sum
+	if count <= 2.5*n && zeros > 0 {
+		count = n * math.Log(n/zeros) // few: as many as leave so many ranks empty
+	}
+	return int64(math.Round(count))
+}
+
 const (
 	idCost = 64 // maximum memory for an id, in bytes
 	// Ids that do not fit into memory are divided into parts, each of which does.
@@ -111,7 +152,7 @@ type outside struct {
 	list   []int64
 }
 
-// outsideOf returns an outside for this many ids; nil if they fit into memory.
+// outsideOf returns an outside for this many distinct ids; nil if they fit into memory.
 func outsideOf(ids int64, dir string, memory int) *outside {
 	if ids <= int64(memory/4/idCost) {
 		return nil
@@ -126,10 +167,15 @@ func outsideOf(ids int64, dir string, memory int) *outside {
 
 // part returns the part of an id, and leaves the entry of the id in o.entry. Senders that choose ids cannot fill one part with them.
 func (o *outside) part(partition uint32, dom journal.Domain, id uint64) int {
-	o.entry = binary.LittleEndian.AppendUint32(o.entry[:0], partition)
-	o.entry = binary.LittleEndian.AppendUint32(o.entry, uint32(dom))
-	o.entry = binary.LittleEndian.AppendUint64(o.entry, id)
+	o.entry = appendEntry(o.entry[:0], partition, dom, id)
 	return int(maphash.Bytes(o.seed, o.entry) % uint64(len(o.first))) //nolint:gosec // below the number of parts
+}
+
+// appendEntry appends idEntry bytes that identify an id.
+func appendEntry(dst []byte, partition uint32, dom journal.Domain, id uint64) []byte {
+	dst = binary.LittleEndian.AppendUint32(dst, partition)
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(dom))
+	return binary.LittleEndian.AppendUint64(dst, id)
 }
 
 // add adds the ids of a row in the first pass.

@@ -63,3 +63,17 @@ func TestOutside(t *testing.T) {
 		t.Error("no number is on disk")
 	}
 }
+
+// TestDistinct: few ids are counted exactly, or nearly, and many to a few percent. Repetitions do not count; the same id of another domain,
+// or in another partition, does.
+func TestDistinct(t *testing.T) {
+	for _, n := range []int64{0, 1, 10, 1000, 10_000, 1_000_000} {
+		d := newDistinct()
+		for i := range uint64(n) {
+			d.add(uint32(i%2), journal.Domain(i%3), []uint64{i / 6, i / 6})
+		}
+		if got, off := d.count(), max(n/10, n/100+1); got < n-off || got > n+off {
+			t.Errorf("%d ids are counted as %d", n, got)
+		}
+	}
+}

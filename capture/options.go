@@ -89,8 +89,8 @@ type Options struct {
 	// that is in Before and in a compiled journal counts as one of Before. A record that is in a compiled journal and in After counts as one
 	// of the compiled journal.
 	Before, After []Source
-	// Progress, unless nil, is called from time to time, by the goroutine of the caller: first with the bytes of all journals read so far,
-	// then, for each further stage, with the records done and their total.
+	// Progress, unless nil, is called from time to time, by several goroutines, but never by two at once: first with the bytes of all journals
+	// read so far, then, for each further stage, with the records done and their total.
 	Progress func(stage Stage, done, total int64)
 	// Tool is the name and version of the program, for the sidecar.
 	Tool string

@@ -102,7 +102,7 @@ func numbered(s *sharing, r *journal.Inference) bool { return s.kind == unshared
 
 // dealIDs stores all ids to be numbered if they do not fit into memory. If they do, it returns nil.
 func (c *compiler) dealIDs() (*outside, error) {
-	o := outsideOf(c.ids, c.opt.TempDir, c.opt.Memory)
+	o := outsideOf(c.known+c.ids.count(), c.opt.TempDir, c.opt.Memory)
 	if o == nil {
 		return nil, nil
 	}

@@ -24,8 +24,8 @@ import (
 	"github.com/moonloop/moonloop/internal/ondisk"
 )
 
-// This file lets several processes compile together, each with one shard, through a folder that all of them see. They write the same bytes
-// as one process.
+// This file divides a compile into shards: between the cores of a process, see cores.go, or between processes, through a folder that all of
+// them see. Any number of shards writes the same bytes.
 //
 // A row depends on records of any journal: on the other spans of its trace, on those with its response id, on the turns of its session, on
 // the prompts with the same beginning. These are not limited to a time, so journals cannot be compiled by time. Instead, each phase of a
@@ -40,12 +40,12 @@ import (
 //	follow  shard 0, where an engine saw prompts in another order
 //	write   shard 0: the rows of all, in order, with their ids
 //
-// A shard leaves what others need in files, see exchange.go, and what it found out about all records, see learned.go. The next phase begins
-// when all shards have left theirs. A completed phase is not repeated: a shard that was killed continues after it.
+// A shard leaves what others need, processes in files, see exchange.go, and what it found out about all records, see learned.go. The next
+// phase begins when all shards have left theirs. Processes do not repeat a completed phase: a shard that was killed continues after it.
 //
 // A hash of the key decides which shard has a record, so a shard's part of the traces is unrelated to its part of the sessions. In the
-// order of a sorter, the parts come one after the other, and a compile by one process goes through them in the same order. So numbers that
-// depend on this position are the same as with one process, or at least have the same order.
+// order of a sorter, the parts come one after the other, and a single shard goes through them in the same order. So numbers that depend on
+// this position are the same as with one shard, or at least have the same order.
 
 // Shard selects a part of a compile. Shard 0 of 1 is all of it.
 type Shard struct {
@@ -201,16 +201,48 @@ type compileKey struct {
 	Names    string `json:"names"` // hash of the names and sizes of the journals
 }
 
-// sharded is one shard's process.
+// sharded is one shard.
 type sharded struct {
 	Shard
 	ctx      context.Context //nolint:containedctx // it lives as long as the call
 	opt      Options
+	memory   int // of a phase that all shards do at once; opt has that of one that shard 0 does alone
 	sink     Sink
 	key      compileKey
 	journals []Source
 	learned  []*learned // by all shards, phase by phase
+	failed   *learned   // found out in the phase that failed
+	writes   bool       // the last phase has begun: its result has everything
+	place
 }
+
+// place is where shards leave data for each other, by name.
+type place interface {
+	// prepare prepares a sorter that will be left.
+	prepare(s *sorter)
+	// leave leaves all items of a sorter, in at most this many runs, and empties it.
+	leave(s *sorter, name string, most int) error
+	// take adds parts of what was left to a sorter's input, and returns how many items the parts before them have.
+	take(s *sorter, name string, from, to int) (before int64, err error)
+	remove(name string)
+	// say leaves what a shard found out in a phase. heard returns it, or fs.ErrNotExist if the phase is not done. await waits for it.
+	say(name string, all *learned) error
+	heard(name string) (*learned, error)
+	await(name string, shard int) (*learned, error)
+}
+
+// folder is a place for the shards of several processes.
+type folder struct{ *sharded }
+
+func (f folder) prepare(s *sorter) { s.dir, s.file.Kept = f.Dir, true }
+
+func (f folder) leave(s *sorter, name string, most int) error { return s.leave(name, most) }
+
+func (f folder) take(s *sorter, name string, from, to int) (int64, error) {
+	return s.take(name, from, to)
+}
+
+func (f folder) remove(name string) { _ = os.Remove(name) } // a remaining file only uses space
 
 // CompileShard does one shard's part of [Compile]. All shards must have the same journals, in the same order, and the same options except
 // Memory, TempDir and Progress. A shard waits for the others when it needs their results. Shard 0 writes the traces, and its result is that
@@ -228,12 +260,19 @@ func CompileShard(ctx context.Context, opt Options, shard Shard, sink Sink, jour
 	if err := os.MkdirAll(shard.Dir, 0o700); err != nil {
 		return Result{}, fmt.Errorf("folder for all shards cannot be created: %w", err)
 	}
-	s := &sharded{Shard: shard, ctx: ctx, opt: opt, sink: sink, journals: journals, key: keyOf(&opt, shard.Of, journals)}
+	s := &sharded{Shard: shard, ctx: ctx, opt: opt, memory: opt.Memory, sink: sink, journals: journals, key: keyOf(&opt, shard.Of, journals)}
+	s.place = folder{s}
 	res, err := s.compile()
 	if err != nil {
-		err = fmt.Errorf("shard %d/%d: journals were not compiled: %w", shard.Index, shard.Of, err)
+		return res, fmt.Errorf("shard %d/%d: journals were not compiled: %w", shard.Index, shard.Of, err)
 	}
-	return res, err
+	if shard.Index == 0 {
+		left, _ := filepath.Glob(filepath.Join(s.Dir, ondisk.Pattern)) // of shards that were killed
+		for _, name := range left {
+			_ = os.Remove(name)
+		}
+	}
+	return res, nil
 }
 
 // keyOf returns what all shards have in common.
@@ -261,7 +300,7 @@ func (s *sharded) compile() (Result, error) {
 		case s.Index > 0 && p.alone:
 			return Result{}, nil
 		default:
-			if _, err := s.read(name); !errors.Is(err, fs.ErrNotExist) {
+			if _, err := s.heard(name); !errors.Is(err, fs.ErrNotExist) {
 				if err != nil {
 					return Result{}, err
 				}
@@ -271,8 +310,12 @@ func (s *sharded) compile() (Result, error) {
 				return Result{}, err
 			}
 		}
-		if err := s.await(p); err != nil {
-			return Result{}, err
+		for shard := range s.workers(p) {
+			one, err := s.await(s.file(p, shard, "json"), shard)
+			if err != nil {
+				return Result{}, err
+			}
+			s.learned = append(s.learned, one)
 		}
 		if s.Index == 0 {
 			s.sweep(i)
@@ -283,28 +326,40 @@ func (s *sharded) compile() (Result, error) {
 
 // begin returns a compiler for a phase, with everything found out so far.
 func (s *sharded) begin(p *phase) *compiler {
-	c := newCompiler(s.ctx, s.opt, s.sink)
-	c.know(s.learned, p.name == "write")
+	opt := s.opt
+	if !p.alone {
+		opt.Memory = s.memory
+	}
+	c := newCompiler(s.ctx, opt, s.sink)
+	c.know(s.learned, p)
 	return c
 }
 
 // do does a phase, and records that it is done.
-func (s *sharded) do(p *phase) error {
+func (s *sharded) do(p *phase) (err error) {
 	c := s.begin(p)
 	defer c.close()
+	name := s.file(p, s.Index, "json")
 	if p.skipped(c) {
-		return s.say(p, &learned{})
+		return s.say(name, &learned{})
 	}
 	before := c.learned()
+	defer func() {
+		if err != nil {
+			s.failed = c.learned()
+			s.failed.forget(before)
+		}
+	}()
 	if p.settled {
 		c.models.settle()
 	}
-	if err := s.take(c, p); err != nil {
+	if err := s.input(c, p); err != nil {
 		return err
 	}
 	for _, x := range p.out {
 		out := c.of(x)
-		out.dir, out.file.Kept, out.parts = s.Dir, true, s.parts(x)
+		out.parts = s.parts(x)
+		s.prepare(out)
 	}
 	if err := p.run(c, s.share()); err != nil {
 		return err
@@ -312,7 +367,7 @@ func (s *sharded) do(p *phase) error {
 	for _, x := range p.out {
 		out := c.of(x)
 		// A shard reads the runs of all shards, with one buffer for each.
-		if err := out.leave(s.file(p, s.Index, string(x)), max(out.fanIn/s.Of, 1)); err != nil {
+		if err := s.leave(out, s.file(p, s.Index, string(x)), max(out.fanIn/s.Of, 1)); err != nil {
 			return err
 		}
 	}
@@ -321,35 +376,31 @@ func (s *sharded) do(p *phase) error {
 	if p.settled {
 		learned.Models = nil
 	}
-	return s.say(p, learned)
+	return s.say(name, learned)
 }
 
 // write does the last phase.
 func (s *sharded) write(p *phase) (Result, error) {
-	if _, err := s.read(s.done()); err == nil {
+	name := s.file(p, 0, "json")
+	if _, err := s.heard(name); err == nil {
 		return Result{}, fmt.Errorf("%s: the traces were written before: remove the folder to compile again", s.Dir)
 	}
 	c := s.begin(p)
 	defer c.close()
+	s.writes = true
 	c.models.settle()
-	if err := s.take(c, p); err != nil {
+	if err := s.input(c, p); err != nil {
 		return c.result(), err
 	}
 	if err := p.run(c, nil); err != nil {
 		return c.result(), err
 	}
-	err := s.say(p, &learned{})
+	err := s.say(name, &learned{})
 	if err == nil {
 		s.sweep(len(phases) - 1)
-		left, _ := filepath.Glob(filepath.Join(s.Dir, ondisk.Pattern)) // of shards that were killed
-		for _, name := range left {
-			_ = os.Remove(name)
-		}
 	}
 	return c.result(), err
 }
-
-func (s *sharded) done() string { return s.file(&phases[len(phases)-1], 0, "json") }
 
 // parts returns how many parts an exchange has.
 func (s *sharded) parts(x exchange) int {
@@ -359,8 +410,8 @@ func (s *sharded) parts(x exchange) int {
 	return s.Of
 }
 
-// take passes the compiler what earlier phases left for this shard.
-func (s *sharded) take(c *compiler, p *phase) error {
+// input passes the compiler what earlier phases left for this shard.
+func (s *sharded) input(c *compiler, p *phase) error {
 	for _, x := range p.in {
 		in := c.of(x)
 		if x == wholes {
@@ -379,7 +430,7 @@ func (s *sharded) take(c *compiler, p *phase) error {
 				continue
 			}
 			for shard := range s.workers(left) {
-				n, err := in.take(s.file(left, shard, string(x)), from, to)
+				n, err := s.take(in, s.file(left, shard, string(x)), from, to)
 				if err != nil {
 					return err
 				}
@@ -424,13 +475,12 @@ func (s *sharded) file(p *phase, shard int, ending string) string {
 	return filepath.Join(s.Dir, fmt.Sprintf("%s-%04d.%s", p.name, shard, ending))
 }
 
-// say records that a phase is done.
-func (s *sharded) say(p *phase, all *learned) error {
-	b, err := json.Marshal(statement{statementSchema, s.key, all})
+func (f folder) say(name string, all *learned) error {
+	b, err := json.Marshal(statement{statementSchema, f.key, all})
 	if err != nil {
 		return err
 	}
-	err = atomicfile.Write(s.file(p, s.Index, "json"), atomicfile.Regular, func(w io.Writer) error {
+	err = atomicfile.Write(name, atomicfile.Regular, func(w io.Writer) error {
 		_, err := w.Write(b)
 		return err
 	})
@@ -440,8 +490,7 @@ func (s *sharded) say(p *phase, all *learned) error {
 	return err
 }
 
-// read returns a shard's statement, or an error if there is none yet.
-func (s *sharded) read(name string) (*learned, error) {
+func (f folder) heard(name string) (*learned, error) {
 	b, err := os.ReadFile(name) //nolint:gosec // in the folder that the user names
 	if err != nil {
 		return nil, err
@@ -459,11 +508,11 @@ func (s *sharded) read(name string) (*learned, error) {
 		what        string
 		theirs, our any
 	}{
-		{"number of shards", one.Compile.Shards, s.key.Shards},
-		{"options", one.Compile.Options, s.key.Options},
-		{"journals", one.Compile.Journals, s.key.Journals},
-		{"bytes of journals", one.Compile.Bytes, s.key.Bytes},
-		{"names and sizes of journals", one.Compile.Names, s.key.Names},
+		{"number of shards", one.Compile.Shards, f.key.Shards},
+		{"options", one.Compile.Options, f.key.Options},
+		{"journals", one.Compile.Journals, f.key.Journals},
+		{"bytes of journals", one.Compile.Bytes, f.key.Bytes},
+		{"names and sizes of journals", one.Compile.Names, f.key.Names},
 	} {
 		if d.theirs != d.our {
 			differ = append(differ, fmt.Sprintf("%s: %v there, %v here", d.what, d.theirs, d.our))
@@ -475,36 +524,31 @@ func (s *sharded) read(name string) (*learned, error) {
 	return one.Learned, nil
 }
 
-// await waits until all shards have done a phase, and adds what they found out in it.
-func (s *sharded) await(p *phase) error {
+func (f folder) await(name string, shard int) (*learned, error) {
 	const soonest, latest = 20 * time.Millisecond, time.Second
-	pause := soonest
-	for shard := range s.workers(p) {
-		for {
-			one, err := s.read(s.file(p, shard, "json"))
-			if err == nil {
-				s.learned = append(s.learned, one)
-				break
-			}
-			if !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-			if s.opt.Progress != nil {
-				s.opt.Progress(StageWait, int64(shard), int64(s.Of))
-			}
-			select {
-			case <-s.ctx.Done():
-				return context.Cause(s.ctx)
-			case <-time.After(pause):
-				pause = min(2*pause, latest)
-			}
+	for pause := soonest; ; pause = min(2*pause, latest) {
+		one, err := f.heard(name)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return one, err
+		}
+		if f.opt.Progress != nil {
+			f.opt.Progress(StageWait, int64(shard), int64(f.Of))
+		}
+		select {
+		case <-f.ctx.Done():
+			return nil, context.Cause(f.ctx)
+		case <-time.After(pause):
 		}
 	}
-	return nil
 }
 
-// sweep removes files that no later phase needs.
+// sweep removes what no later phase needs.
 func (s *sharded) sweep(done int) {
+	if phases[done].name == "group" {
+		for _, l := range s.learned {
+			l.Producers = nil // they may take much memory
+		}
+	}
 	for i := range phases[:done] {
 		for _, x := range phases[i].out {
 			if slices.ContainsFunc(phases[done+1:], func(p phase) bool {
@@ -513,7 +557,7 @@ func (s *sharded) sweep(done int) {
 				continue
 			}
 			for shard := range s.Of {
-				_ = os.Remove(s.file(&phases[i], shard, string(x))) // remaining files only use space
+				s.remove(s.file(&phases[i], shard, string(x)))
 			}
 		}
 	}

@@ -16,9 +16,9 @@ import (
 
 // Source is a journal to compile.
 type Source struct {
-	Name string // for errors
-	Open func() (io.ReadCloser, error)
-	Size int64 // bytes; 0 is unknown. Shards divide the journals by it.
+	Name string                        // for errors
+	Open func() (io.ReadCloser, error) // Compile opens several sources at once
+	Size int64                         // bytes; 0 is unknown. Cores and shards divide the journals by it.
 	// Optional is for files that nobody named, such as all those of a folder: one that turns out not to be a journal, or that was removed
 	// meanwhile, as the retention of a running Collector does, is left out and counted, instead of ending the call with an error.
 	Optional bool

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"math"
 	"sort"
 
@@ -279,33 +278,6 @@ func commonMarks(a, b []byte) int {
 		n += markLength
 	}
 	return n / markLength
-}
-
-// layTexts computes what rows with known text share, in tokens.
-func (c *compiler) layTexts() error {
-	defer func() { c.byText.close() }()
-	if c.byText.empty() {
-		return nil
-	}
-	if c.thinned {
-		if err := c.completeEnds(); err != nil {
-			return err
-		}
-	}
-	join, turns := newSorter(c.opt.TempDir, c.opt.Memory/8), newSorter(c.opt.TempDir, c.opt.Memory/8)
-	defer join.close()
-	defer turns.close()
-	if c.replied || c.unseen {
-		if err := errors.Join(c.gatherTurns(join), c.matchTurns(join, turns)); err != nil {
-			return err
-		}
-	}
-	return c.withSurvey(turns, func(steps *sorter) error {
-		if err := c.shareTexts(turns, steps); err != nil {
-			return err
-		}
-		return c.follow(turns, steps)
-	})
 }
 
 // withSurvey calls a function with the results of a survey of all prompts.

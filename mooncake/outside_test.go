@@ -4,10 +4,14 @@
 package mooncake
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -77,10 +81,11 @@ func forestRows(seed uint64, broken bool) []*Row {
 
 // TestDigestsOutsideOfMemory: digests, trunk and violations are the same with hardly any memory, and nothing is left on the disk.
 func TestDigestsOutsideOfMemory(t *testing.T) {
+	seeds := uint64(4)
 	if testing.Short() {
-		t.Skip("one goroutine works: the race detector would find nothing")
+		seeds = 1
 	}
-	for seed := range uint64(4) {
+	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			dir := t.TempDir()
 			opt := CheckOptions{BlockSize: 64, FineBlockSize: 16}
@@ -116,6 +121,65 @@ func TestDigestsOutsideOfMemory(t *testing.T) {
 				t.Errorf("left on disk: %v, %v", left, err)
 			}
 		})
+	}
+}
+
+// TestTreeDigest: the tree digest is that of its definition, computed recursively, also if several thousand rows end at one block, with and
+// without children, and at none.
+func TestTreeDigest(t *testing.T) {
+	const block = 64
+	rows := forestRows(2, false)
+	for n := range int64(5000) {
+		of := &rows[0].HashIDs // has children
+		switch n % 4 {
+		case 1:
+			of = &[]uint64{}
+		case 2:
+			of = &rows[len(rows)-2].HashIDs // has none
+		}
+		rows = append(rows, &Row{Timestamp: Some(0.), InputLength: Some(int64(block * len(*of))), OutputLength: Some(n), HashIDs: *of})
+	}
+	for i := range rows {
+		// Blocks are full, so that rows that end at the same one do not contradict each other.
+		rows[i].InputLength.V = int64(block * len(rows[i].HashIDs))
+	}
+	type node struct {
+		children map[uint64]*node
+		ends     []string
+	}
+	newNode := func() *node { return &node{children: map[uint64]*node{}} }
+	root := newNode()
+	for _, row := range rows {
+		at := root
+		for _, id := range row.HashIDs {
+			if at.children[id] == nil {
+				at.children[id] = newNode()
+			}
+			at = at.children[id]
+		}
+		at.ends = append(at.ends, fmt.Sprintf("%d,%d", row.InputLength.V, row.OutputLength.V))
+	}
+	var sum func(n *node, tag string) string
+	sum = func(n *node, tag string) string {
+		var children []string
+		for _, child := range n.children {
+			children = append(children, sum(child, "N"))
+		}
+		slices.Sort(children)
+		slices.Sort(n.ends)
+		one := sha256.Sum256([]byte(tag + strings.Join(children, "") + strings.Join(n.ends, "|")))
+		return string(one[:])
+	}
+	want := hex.EncodeToString([]byte(sum(root, "F")))
+	for _, memory := range []int{0, 1, 1 << 20} {
+		d := NewDigester(CheckOptions{BlockSize: block, Memory: memory, TempDir: t.TempDir()})
+		for i, row := range rows {
+			d.Add(row, int64(i+1))
+		}
+		if got := d.Digests(); got.Tree != want || d.Err() != nil {
+			t.Errorf("with %d bytes of memory, the tree digest is %s (%s, %v), want %s", memory, got.Tree, got.Reason, d.Err(), want)
+		}
+		d.Close()
 	}
 }
 

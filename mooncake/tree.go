@@ -78,58 +78,156 @@ const foldedSize = sha256.Size + 8
 
 // tree hashes the prefix forest bottom-up (Aho, Hopcroft and Ullman): a node is the digest of its children's digests,
 // sorted, and of the rows that end in it. Children have larger numbers than their parents, so one pass from the
-// last number down meets them first.
+// last number down meets them first. A goroutine goes ahead of this pass, and reads everything but the children: the digests of nodes without
+// children, as most are, need nothing else.
 func (d *Digester) tree() string {
 	const block = 4 << 10
 	count := d.checker.forest.count
-	t := tree{ends: &d.ends, parents: d.checker.forest.nodes, each: max(count, 1), wide: sha256.New()}
+	t := tree{hashing: d.newHashing(), far: d.newSorted(), read: make(chan *outlines, 1), spent: make(chan *outlines, 2), each: max(count, 1)}
 	if d.opt.Memory > 0 {
 		t.each = min(t.each, int64(max(d.opt.share(4)/foldedSize, minSorted)))
 	}
 	t.stretches = (count + t.each - 1) / t.each
 	t.near = make([]folded, t.each)
 	t.later = ondisk.NewStreams(d.opt.TempDir, int(t.stretches)+1, block)
-	for _, list := range []*sorted{&t.list, &t.far} {
-		*list = sorted{most: (d.opt.share(16) + len(record{}) - 1) / len(record{}), runs: ondisk.NewArray[record](d.opt.TempDir, d.opt.share(16))}
-	}
-	defer t.close()
+	o := outliner{hashing: d.newHashing(), ends: &d.ends, nodes: d.checker.forest.nodes, to: t.read, spent: t.spent}
+	defer func() {
+		t.later.Close()
+		for _, list := range []*sorted{&t.list, &t.far, &o.list} {
+			list.runs.Close()
+		}
+	}()
+	go o.outline(count)
 	for i := t.stretches - 1; i >= 0; i-- {
 		t.stretch(i, min((i+1)*t.each, count))
 	}
 	t.arrived(t.stretches, &t.list) // roots
-	sum := t.node('F', t.roots, d.ends.none)
-	d.err = cmp.Or(d.err, t.err, t.list.runs.Err(), t.far.runs.Err())
+	sum := t.node('F', t.next(), t.roots)
+	d.err = cmp.Or(d.err, t.err, t.list.runs.Err(), t.far.runs.Err(), o.list.runs.Err())
 	return hex.EncodeToString(sum[:])
+}
+
+// outlines is what is known of some nodes without their children.
+type outlines struct {
+	nodes []outline // from the last one down, and after the first one the root above all
+	rows  []end     // those of the nodes with children, in the order of the nodes; those of a node may go on in the next outlines
+}
+
+// outline is a node without its children.
+type outline struct {
+	parent uint32
+	leaf   bool              // the node has no children, so this is its digest:
+	sum    [sha256.Size]byte //
+	ends   bool              // a row ends at it
+}
+
+// outlinesEach is the maximum number of nodes, and of rows, in outlines.
+const outlinesEach = 1 << 10
+
+// outliner reads the nodes, and the ends of rows, and makes outlines of them.
+type outliner struct {
+	hashing
+	*ends
+	nodes *ondisk.Array[Node]
+	to    chan<- *outlines
+	spent <-chan *outlines // to be filled again
+	next  *outlines
+}
+
+// outline passes on all nodes, and the root.
+func (o *outliner) outline(count int64) {
+	o.next = new(outlines)
+	for n := count - 1; n >= 0; n-- {
+		node, row := o.nodes.At(n), o.last.At(n)
+		one := outline{parent: node.Parent, leaf: node.References == node.Last, ends: row > 0} // a row with a child goes on after the node
+		if one.leaf {
+			o.begin('N')
+			if row > 0 {
+				o.addRows(o.row(row), o.row)
+			}
+			one.sum = o.end()
+		}
+		o.pass(one, row)
+	}
+	o.pass(outline{ends: o.none > 0}, o.none)
+	o.to <- o.next
+}
+
+// row returns a row by its number, +1.
+func (o *outliner) row(n uint32) end { return o.rows.At(int64(n) - 1) }
+
+// pass passes on a node at which this row and those before it end.
+func (o *outliner) pass(one outline, row uint32) {
+	o.next.nodes = append(o.next.nodes, one)
+	for !one.leaf && row > 0 {
+		e := o.row(row)
+		o.next.rows = append(o.next.rows, e)
+		o.flush()
+		row = e.before
+	}
+	o.flush()
+}
+
+// flush passes on outlines if they are full.
+func (o *outliner) flush() {
+	if len(o.next.nodes) < outlinesEach && len(o.next.rows) < outlinesEach {
+		return
+	}
+	o.to <- o.next
+	select {
+	case o.next = <-o.spent:
+		o.next.nodes, o.next.rows = o.next.nodes[:0], o.next.rows[:0]
+	default:
+		o.next = new(outlines)
+	}
 }
 
 // tree is a tree digest that is being computed.
 type tree struct {
-	*ends
-	parents   *ondisk.Array[Node]
+	hashing         // of the current node
 	each      int64 // nodes of a stretch
 	stretches int64
-	begin     int64           // of the stretch
+	begins    int64           // the first node of the stretch
 	near      []folded        // its nodes
 	roots     uint32          // of the first stretch, as in folded
 	later     *ondisk.Streams // by stretch: digests of children in other stretches, with their parents; then those of roots in others
 	far       sorted          // the digests in later for the current stretch
-	list      sorted          // the data of a node's digest
-	text      []byte
-	line      [21]byte  // of a row
-	wide      hash.Hash // of a node with so many children that their digests are not kept in memory
-	began     bool      // wide has data of the current node
 	err       error
+
+	read, spent chan *outlines
+	current     *outlines
+	nodes, rows int // of the current outlines that were taken
 }
 
-func (t *tree) close() {
-	t.later.Close()
-	t.list.runs.Close()
-	t.far.runs.Close()
+// next returns the next node, from the last one down.
+func (t *tree) next() outline {
+	for t.current == nil || t.nodes == len(t.current.nodes) {
+		t.more()
+	}
+	t.nodes++
+	return t.current.nodes[t.nodes-1]
+}
+
+// row returns the next row that ends at the current node.
+func (t *tree) row(uint32) end {
+	for t.rows == len(t.current.rows) {
+		t.more()
+	}
+	t.rows++
+	return t.current.rows[t.rows-1]
+}
+
+// more goes on to the next outlines.
+func (t *tree) more() {
+	if t.current != nil {
+		t.spent <- t.current
+	}
+	t.current, t.nodes, t.rows = <-t.read, 0, 0
 }
 
 // stretch folds the nodes of stretch i, whose last node is end-1.
 func (t *tree) stretch(i, end int64) {
-	t.begin = i * t.each
+	t.begins = i * t.each
 	clear(t.near)
 	t.arrived(i, &t.far)
 	n := end - 1
@@ -139,7 +237,7 @@ func (t *tree) stretch(i, end int64) {
 		}
 		t.list.add(recordOf(r[parentLength:], NoParent))
 	})
-	for ; n >= t.begin; n-- {
+	for ; n >= t.begins; n-- {
 		t.fold(n)
 	}
 }
@@ -165,25 +263,26 @@ func (t *tree) send(to int64, sum []byte, parent uint32) {
 
 // fold computes the digest of a node whose children outside the stretch are in the list, and passes it to its parent.
 func (t *tree) fold(n int64) {
-	one := &t.near[n-t.begin]
-	one.sum = t.node('N', one.first, t.last.At(n))
-	switch parent := int64(t.parents.At(n).Parent); {
-	case parent == int64(NoParent) && t.begin > 0:
+	one, is := &t.near[n-t.begins], t.next()
+	if one.sum = is.sum; !is.leaf {
+		one.sum = t.node('N', is, one.first)
+	}
+	switch parent := int64(is.parent); {
+	case parent == int64(NoParent) && t.begins > 0:
 		t.send(t.stretches, one.sum[:], NoParent)
 	case parent == int64(NoParent):
 		one.next, t.roots = t.roots, uint32(n+1) //nolint:gosec // at most 2^31
-	case parent < t.begin:
+	case parent < t.begins:
 		t.send(parent/t.each, one.sum[:], uint32(parent)) //nolint:gosec // likewise
 	default:
-		first := &t.near[parent-t.begin].first
-		one.next, *first = *first, uint32(n-t.begin+1) //nolint:gosec // likewise
+		first := &t.near[parent-t.begins].first
+		one.next, *first = *first, uint32(n-t.begins+1) //nolint:gosec // likewise
 	}
 }
 
-// node returns the digest of a node, given its first child and the first row that ends at it, each of which begins a linked list. Further
-// children are in t.list.
-func (t *tree) node(tag byte, child, row uint32) (sum [sha256.Size]byte) {
-	t.text, t.began = append(t.text[:0], tag), false
+// node returns the digest of a node, given its first child, which begins a linked list. Further children are in t.list.
+func (t *tree) node(tag byte, is outline, child uint32) [sha256.Size]byte {
+	t.begin(tag)
 	if child > 0 && t.near[child-1].next == 0 && t.list.empty() { // as for most nodes: there is nothing to sort
 		t.write(t.near[child-1].sum[:])
 		child = 0
@@ -194,47 +293,71 @@ func (t *tree) node(tag byte, child, row uint32) (sum [sha256.Size]byte) {
 		child = one.next
 	}
 	t.list.each(func(r *record) { t.write(r[parentLength:]) })
-	if row > 0 {
-		if one := t.rows.At(int64(row) - 1); one.before == 0 {
-			t.write(one.appendTo(t.line[:0]))
-			row = 0
-		}
+	if is.ends {
+		t.addRows(t.row(0), t.row)
 	}
-	for row > 0 {
-		one := t.rows.At(int64(row) - 1)
-		var r record
-		_ = one.appendTo(r[parentLength:parentLength])
-		t.list.add(r)
-		row = one.before
-	}
-	first := true
-	t.list.each(func(r *record) {
-		if !first {
-			t.write([]byte{'|'})
-		}
-		first = false
-		t.write(bytes.TrimRight(r[parentLength:], "\x00"))
-	})
-	if !t.began {
-		return sha256.Sum256(t.text)
-	}
-	t.wide.Write(t.text)
-	t.wide.Sum(sum[:0])
-	return sum
+	return t.end()
 }
 
-// write adds a record to the data of a node's digest.
-func (t *tree) write(b []byte) {
-	const most = 64 << 10 // bytes
-	if len(t.text)+len(b) > most {
-		if !t.began {
-			t.wide.Reset()
-			t.began = true
-		}
-		t.wide.Write(t.text)
-		t.text = t.text[:0]
+// hashing is the digest of a node that is being computed.
+type hashing struct {
+	list  sorted // of its children, then of its rows
+	text  []byte
+	line  [21]byte  // of a row
+	wide  hash.Hash // of a node with so many children that their digests are not kept in memory
+	began bool      // wide has data of the node
+}
+
+func (d *Digester) newHashing() hashing { return hashing{list: d.newSorted(), wide: sha256.New()} }
+
+func (h *hashing) begin(tag byte) { h.text, h.began = append(h.text[:0], tag), false }
+
+// addRows adds the rows that end at the node: the last one, and those before it.
+func (h *hashing) addRows(e end, before func(uint32) end) {
+	if e.before == 0 {
+		h.write(e.appendTo(h.line[:0]))
+		return
 	}
-	t.text = append(t.text, b...)
+	for {
+		var r record
+		_ = e.appendTo(r[parentLength:parentLength])
+		h.list.add(r)
+		if e.before == 0 {
+			break
+		}
+		e = before(e.before)
+	}
+	first := true
+	h.list.each(func(r *record) {
+		if !first {
+			h.write([]byte{'|'})
+		}
+		first = false
+		h.write(bytes.TrimRight(r[parentLength:], "\x00"))
+	})
+}
+
+// write adds a record to the data of the digest.
+func (h *hashing) write(b []byte) {
+	const most = 64 << 10 // bytes
+	if len(h.text)+len(b) > most {
+		if !h.began {
+			h.wide.Reset()
+			h.began = true
+		}
+		h.wide.Write(h.text)
+		h.text = h.text[:0]
+	}
+	h.text = append(h.text, b...)
+}
+
+func (h *hashing) end() (sum [sha256.Size]byte) {
+	if !h.began {
+		return sha256.Sum256(h.text)
+	}
+	h.wide.Write(h.text)
+	h.wide.Sum(sum[:0])
+	return sum
 }
 
 // record is a part of the data of a node's digest: a child's digest, or the text of a row's end, followed by zeros, which do not change the
@@ -256,6 +379,10 @@ func (r *record) compare(o *record) int {
 		return cmp.Compare(a, b)
 	}
 	return bytes.Compare(r[:], o[:])
+}
+
+func (d *Digester) newSorted() sorted {
+	return sorted{most: (d.opt.share(16) + len(record{}) - 1) / len(record{}), runs: ondisk.NewArray[record](d.opt.TempDir, d.opt.share(16))}
 }
 
 // sorted is a list of records that is filled and then read in order, any number of times.

@@ -20,6 +20,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -385,7 +386,8 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestAhead: objects come in order, each once, whatever was fetched before.
+// TestAhead: objects come in order, each once, whatever was fetched before, also if two parts of the list are opened at once, and if one is
+// opened again.
 func TestAhead(t *testing.T) {
 	tests3.Start(t, "bucket", nil)
 	var s Store
@@ -406,16 +408,25 @@ func TestAhead(t *testing.T) {
 		}
 	}
 	a := s.Ahead(t.Context(), append([]string{"a file"}, urls...))
-	for i, url := range urls {
-		r, err := a.Open(url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := io.ReadAll(r)
-		if err != nil || r.Close() != nil || len(got) < 10+i || got[0] != byte(i) || got[len(got)-1] != byte(i) {
-			t.Errorf("%s: %d bytes, %v", url, len(got), err)
+	open := func(from, to int) {
+		for i, url := range urls[from:to] {
+			r, err := a.Open(url)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			i += from
+			got, err := io.ReadAll(r)
+			if err != nil || r.Close() != nil || len(got) < 10+i || got[0] != byte(i) || got[len(got)-1] != byte(i) {
+				t.Errorf("%s: %d bytes, %v", url, len(got), err)
+			}
 		}
 	}
+	var group sync.WaitGroup
+	group.Go(func() { open(0, 16) })
+	group.Go(func() { open(16, len(urls)) })
+	group.Wait()
+	open(3, 12)
 }
 
 // TestOnDay: the days in a URL are in UTC.
