@@ -113,6 +113,7 @@ demo: moonloop
 # Tests wait more than they work. So there are more of them at once than processors, and those that wait most come first: they run
 # while the others are compiled.
 # ALONE, CLIENTS, dashboards and test/deploy go without the race detector, which would compile hundreds of packages for the latter anew.
+# TestPatience needs a replay that keeps up, so it goes without the detector too.
 # test-short starts when test-alone has ended: two go commands that start together compile the same 800 packages twice.
 test: build
 	@$(MAKE) -j 2 test-race test-alone test-short test-deploy
@@ -135,6 +136,7 @@ test-short:
 test-alone:
 	$(STATIC) go test -vet=off -parallel 4 -run '^($(subst $() ,|,$(REDUCED)))$$' $(TWICE)
 	$(STATIC) go test -vet=off -parallel 4 $(ALONE) $(CLIENTS) ./dashboards/...
+	$(STATIC) go test -vet=off -run '^TestPatience$$' ./agent
 
 test-deploy:
 	cd test/deploy && GOWORK=off $(STATIC) go test -vet=off .
