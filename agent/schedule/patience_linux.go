@@ -5,9 +5,9 @@ package schedule
 
 // This file is the patient way of waiting. At thousands of short requests a second, a processor spends most of a request's cost on waking
 // up: once to send the request, and once to read its reply, each time with caches that other work has filled. The kernel timestamps a
-// reply, so the time of a reply that is read later is the same. Therefore a patient wait sleeps in the kernel, on the thread of the goroutine
-// that waits, where nothing wakes it, and lets everything else run only once in pollPause. Replies, preparations and records then come in
-// batches.
+// reply, so the time of a reply that comes as a whole is the same if it is read later. Therefore a patient wait sleeps in the kernel, on the
+// thread of the goroutine that waits, where nothing wakes it, and lets everything else run only once in pollPause. Replies, preparations and
+// records then come in batches.
 //
 // Meanwhile the goroutine has a processor and does not use it. A program with several processors would miss it, and the others would wake
 // up for each reply as before. So a wait is patient only in a program that has one.
@@ -44,6 +44,20 @@ type patience struct {
 	polled time.Duration // when the poller was last asked
 	others bool          // goroutines that could run may be left from then
 	bell   bell
+}
+
+// start prepares patient waits, if the program has one processor.
+func (p *patience) start(clk clock.Clock) error {
+	if p.alone = runtime.GOMAXPROCS(0) == 1; !p.alone {
+		return nil
+	}
+	const readings = 100
+	before := clk.Now()
+	for range readings {
+		clk.Now()
+	}
+	p.idle = idleYield + 2*(clk.Now()-before)/readings
+	return p.bell.open()
 }
 
 // waitPatiently waits until only spinning is left, and returns true. It returns false if the rest of the wait cannot be patient.
@@ -131,20 +145,6 @@ type bell struct {
 	try  func(fd uintptr) bool // made once, because a closure per call would be garbage
 	rang bool
 	one  uint64
-}
-
-// start prepares patient waits, if the program has one processor.
-func (p *patience) start(clk clock.Clock) error {
-	if p.alone = runtime.GOMAXPROCS(0) == 1; !p.alone {
-		return nil
-	}
-	const readings = 100
-	before := clk.Now()
-	for range readings {
-		clk.Now()
-	}
-	p.idle = idleYield + 2*(clk.Now()-before)/readings
-	return p.bell.open()
 }
 
 func (b *bell) open() error {

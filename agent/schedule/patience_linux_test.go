@@ -201,3 +201,18 @@ func TestFallenBehind(t *testing.T) {
 		t.Errorf("another goroutine ran %d times in %d polls", n, polls)
 	}
 }
+
+// TestLatenessEnds: after a wait that was on time, requests that a stall has made late go first again.
+func TestLatenessEnds(t *testing.T) {
+	onOneProcessor(t)
+	clk := clock.New()
+	w := kernelWaiter(t, clk).(*timerfd)
+	w.Wait(clk.Now()-2*behind, nil)
+	if w.late == 0 {
+		t.Fatal("the schedule is not behind")
+	}
+	w.Wait(clk.Now()+longestPatience, nil)
+	if w.late != 0 {
+		t.Error("the schedule is still behind after a wait that was on time")
+	}
+}

@@ -69,8 +69,9 @@ type timerfd struct {
 }
 
 func (t *timerfd) Wait(until time.Duration, calm func() bool) bool {
-	if now := t.clk.Now(); now >= until {
-		t.relent(now, until)
+	now := t.clk.Now()
+	t.relent(now, until)
+	if now >= until {
 		return true
 	}
 	if calm != nil && t.waitPatiently(until, calm) {
