@@ -97,12 +97,17 @@ func goals(t *table, name string, floors ...string) {
 		for _, f := range floors {
 			floor = min(floor, t.median(f, g.column))
 		}
-		most, text := g.most*theirs, name+": "+g.text
-		if floor > most {
-			most, text = 1.1*floor, text+", which the floor misses: at most 1.1 times the floor's"
-		}
+		text, most := reachable(name+": "+g.text, g.most*theirs, floor)
 		t.aim(text+" (ours, vegeta's, the floor's)", ours <= most, ours, theirs, floor)
 	}
+}
+
+// reachable returns a goal and its limit. If the floor misses the goal, the limit is 1.1 times the floor's figure.
+func reachable(text string, most, floor float64) (string, float64) {
+	if floor > most {
+		return text + ", which the floor misses: at most 1.1 times the floor's", 1.1 * floor
+	}
+	return text, most
 }
 
 // besideBusy is added to the title of a table whose measurements ran beside busy loops.

@@ -222,7 +222,7 @@ func (c *Client) Do(ctx context.Context, req *Request, x *Exchange) {
 	}
 	x.Start = req.Gate.since(x.Start)
 	c.conclude(ctx, req, s, err, f.guard.stop())
-	if f.atOnce && f.rests == nil && x.Err == nil {
+	if f.sample && x.Err == nil {
 		c.brevity.add(x.End - x.FirstByte)
 	}
 	c.wall.Refresh()

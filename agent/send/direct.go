@@ -514,7 +514,7 @@ func (r *inbound) head() (*http.Response, error) {
 		return nil, err
 	}
 	r.flight.answered()
-	r.flight.atOnce = r.flight.gapless && r.d.clk.Now()-r.flight.firstByte <= readAtOnce
+	r.flight.sample = r.flight.sample && r.d.clk.Now()-r.flight.firstByte <= readAtOnce
 	for { // informational replies come before the final one; maxHeaders bounds them together, as in net/http
 		resp := &l.resp
 		if !l.usual(r.d.wanted) {

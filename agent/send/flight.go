@@ -28,8 +28,7 @@ type flight struct {
 	gate   *Gate // nil: none
 
 	rests   *atomic.Int64 // what is lowered while the exchange rests, see Request.Busy; nil: it never rests
-	gapless bool          // the exchange could rest
-	atOnce  bool          // the first byte of its reply was read at once
+	sample  bool          // it could rest, but its reply is read at once, if possible, to learn from it
 	session string        // of the request, if each session has connections of its own
 
 	uploaded atomic.Int64 // bytes of the body that net/http took for this connection
@@ -76,7 +75,7 @@ func (c *Client) newFlight(req *Request, start time.Duration) *flight {
 		},
 	}
 	if f.direct && req.Busy != nil && req.gapless() && !c.cfg.hasty() {
-		if f.gapless = true; c.brevity.lets() {
+		if f.sample = !c.brevity.lets(); !f.sample {
 			f.rests = req.Busy
 		}
 	}
