@@ -4,6 +4,7 @@
 package connector
 
 import (
+	"container/list"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -23,6 +24,7 @@ import (
 	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/exporter/decode"
 	"github.com/moonloop/moonloop/internal/splitmix"
+	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
@@ -45,6 +47,7 @@ type cacheConnector struct {
 	expired int64            // streams that were removed
 	rest    map[string]int64 // requests without a stream, by result
 	recent  recency
+	waiting waiting
 }
 
 // requestKey identifies a request: half the hash of its response id, or a hash of its OTel trace and prompt.
@@ -98,6 +101,7 @@ func newCacheConnector(c *Config, set connector.Settings, next consumer.Metrics)
 	return &cacheConnector{
 		config: c, next: next, log: set.Logger, decoder: decode.New(decode.Config{RequestsOnly: true}), clock: time.Now,
 		kvBytes: make([]int64, len(c.Models)), streams: map[streamKey]*stream{}, rest: map[string]int64{},
+		waiting: waiting{halves: map[mooncake.SpanRef]*list.Element{}},
 	}, nil
 }
 
@@ -127,7 +131,7 @@ func (c *cacheConnector) Start(context.Context, component.Host) error {
 	return nil
 }
 
-// Shutdown sends the metrics a last time. It may be called before Start, and twice.
+// Shutdown sends the metrics a last time. It may be called before Start, and twice. No prompt comes any more, so no request waits for one.
 func (c *cacheConnector) Shutdown(ctx context.Context) error {
 	if c.stop == nil {
 		return nil
@@ -135,6 +139,9 @@ func (c *cacheConnector) Shutdown(ctx context.Context) error {
 	c.stop()
 	c.stop = nil
 	c.done.Wait()
+	c.mu.Lock()
+	c.giveUp(c.clock().Add(joinWithin))
+	c.mu.Unlock()
 	c.send(ctx)
 	return nil
 }
@@ -188,24 +195,45 @@ func clip(s string) string {
 func (c *cacheConnector) consume(td ptrace.Traces, tenant string) error {
 	now := c.clock()
 	_, err := c.decoder.Traces(td, func(r journal.Record) error {
-		if request, ok := r.(*journal.Inference); ok {
-			c.mu.Lock()
-			c.add(request, tenant, now)
-			c.mu.Unlock()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		switch r := r.(type) {
+		case *journal.Inference:
+			c.add(r, tenant, now)
+		case *journal.Content:
+			c.prompt(r, now)
 		}
 		return nil
 	})
 	return err
 }
 
-// add counts a request under its result, and analyses it if it can be.
+// add counts a request under its result, and analyses it if it can be. A request whose prompt may be in log records waits for it.
 func (c *cacheConnector) add(r *journal.Inference, tenant string, now time.Time) {
-	key := streamKey{r.Model.String(), tenant}
-	p := promptOf(r)
+	p := promptOf(r, &r.Prompt)
 	result := c.result(r, &p)
+	if result == resultNoPrompt && !r.Remote { // of a remote prompt, log records have only a part
+		switch h := c.waiting.get(r.Span); {
+		case h == nil:
+			c.wait(requestHalf(r, tenant), now)
+			return
+		case h.request != nil:
+			result = resultDuplicate // of the span itself
+		default:
+			c.waiting.remove(h)
+			p = promptOf(r, &h.prompt)
+			result = c.result(r, &p)
+		}
+	}
+	c.count(r, &p, tenant, result, now)
+}
+
+// count counts a request under its result, and analyses it if that is the result.
+func (c *cacheConnector) count(r *journal.Inference, p *prompt, tenant, result string, now time.Time) {
+	key := streamKey{r.Model.String(), tenant}
 	if result == resultAnalysed {
 		if s := c.stream(key, now); s != nil {
-			s.add(r, &p, now)
+			s.add(r, p, now)
 		} else {
 			result = resultStreams
 		}

@@ -101,6 +101,12 @@ func start(t *testing.T, change func(*Config)) (*cacheConnector, *consumertest.M
 	return made.(*cacheConnector), sink
 }
 
+// noPromptComes lets the time pass in which a prompt from log records may come.
+func noPromptComes(c *cacheConnector) {
+	now := c.clock().Add(joinWithin + time.Second)
+	c.clock = func() time.Time { return now }
+}
+
 // points returns the values of the last metrics sent, by name and attributes.
 func points(t *testing.T, c *cacheConnector, sink *consumertest.MetricsSink) map[string]float64 {
 	t.Helper()
@@ -152,6 +158,7 @@ func TestPotential(t *testing.T) {
 		request{ids: []uint64{1, 2}, tokens: 1024, model: "m1", response: "g", run: "run-1", cached: -1},
 		request{ids: []uint64{1, 2}, tokens: 1024, model: "other", response: "h", cached: -1},
 	)))
+	noPromptComes(c)
 	got := points(t, c, sink)
 	for name, want := range map[string]float64{
 		"mooncake.cache.potential.hit_ratio m1 infinite":          0.5, // 512 + 1024 of 3072
@@ -211,6 +218,7 @@ func TestOnlyAnalysedRequestsTakeAStream(t *testing.T) {
 		request{ids: []uint64{1}, model: "uncounted", response: "c", cached: -1},
 		request{tokens: 512, model: "bare", response: "d", cached: -1},
 	)))
+	noPromptComes(c)
 	want := map[string]float64{"mooncake.cache.potential.expired": 0}
 	for _, result := range []string{"failed", "replay", "no_tokens", "no_prompt"} {
 		want["mooncake.cache.potential.requests "+result] = 1

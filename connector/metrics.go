@@ -85,6 +85,7 @@ func (b *book) point(p pmetric.NumberDataPoint, s *stream, more []string) {
 // metrics returns all metrics at a time, removes streams that have expired, and lets estimators forget old blocks.
 func (c *cacheConnector) metrics(now time.Time) pmetric.Metrics {
 	all := pmetric.NewMetrics()
+	c.giveUp(now.Add(-joinWithin))
 	c.expire(now.Add(-c.config.Retention))
 	if len(c.order) == 0 && len(c.rest) == 0 && c.expired == 0 {
 		return all

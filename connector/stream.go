@@ -43,7 +43,7 @@ const (
 	resultDuplicate = "duplicate" // another span of the same request came before
 	resultFailed    = "failed"    // it was not served
 	resultNoTokens  = "no_tokens" // its prompt tokens were not counted
-	resultNoPrompt  = "no_prompt" // its span has no prompt; one in log records has a span of its own, and is not joined
+	resultNoPrompt  = "no_prompt" // neither its span nor log records have a prompt
 	resultStreams   = "too_many"  // there are max_streams models and tenants already
 	resultReplay    = "replay"    // of a replay, and replays are off
 	infinite        = "infinite"  // value of semconv.CacheCapacity
@@ -69,18 +69,18 @@ type prompt struct {
 	all    uint64  // identifies the whole prompt
 }
 
-// promptOf returns the prompt of a request. Its blocks are the engine's or tokenizer's, else the cells of its text, whose size in tokens is
+// promptOf returns the prompt of a request, of which the telemetry has this. Its blocks are the engine's or tokenizer's, else the cells of its text, whose size in tokens is
 // the prompt's average. A text shorter than a cell has no block.
-func promptOf(r *journal.Inference) prompt {
+func promptOf(r *journal.Inference, of *journal.Prompt) prompt {
 	tokens := r.InputTokens.V
 	if !r.InputTokens.Set {
 		tokens = r.InputLength.V // of a replayed row; 0 if there is none
 	}
 	switch {
-	case len(r.HashIDs) > 0 && r.BlockSize > 0:
-		return prompt{tokens, true, r.HashIDs, float64(r.BlockSize), r.HashIDs[len(r.HashIDs)-1]}
-	case r.Chain.Bytes > 0:
-		return prompt{tokens, true, r.Chain.Cells, float64(tokens) * blockhash.CellSize / float64(r.Chain.Bytes), r.Chain.Tail}
+	case len(of.HashIDs) > 0 && of.BlockSize > 0:
+		return prompt{tokens, true, of.HashIDs, float64(of.BlockSize), of.HashIDs[len(of.HashIDs)-1]}
+	case of.Chain.Bytes > 0:
+		return prompt{tokens, true, of.Chain.Cells, float64(tokens) * blockhash.CellSize / float64(of.Chain.Bytes), of.Chain.Tail}
 	}
 	return prompt{tokens: tokens}
 }

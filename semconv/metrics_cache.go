@@ -49,7 +49,7 @@ var (
 	// CachePotentialRequests is a counter. Attributes also: [CacheRequestResult].
 	CachePotentialRequests = Metric{
 		Name: "mooncake.cache.potential.requests", Unit: "{request}",
-		Description: "Requests, by whether they were analysed, or the reason why not; those with their prompt in log records are not",
+		Description: "Requests, by whether they were analysed, or the reason why not",
 	}
 	// CachePotentialExpired is a counter.
 	CachePotentialExpired = Metric{

@@ -58,9 +58,9 @@ func (w *worker) carriedBy(ref mooncake.SpanRef, v pcommon.Value) journal.Record
 	}
 }
 
-// wanted returns a carried record, or nil if only requests are wanted and the record is not a request.
+// wanted returns a carried record, or nil if only requests and prompts are wanted and the record is neither.
 func (w *worker) wanted(r journal.Record) journal.Record {
-	if _, request := r.(*journal.Inference); w.requestsOnly && !request {
+	if _, link := r.(*journal.Link); w.requestsOnly && link {
 		return nil
 	}
 	return r

@@ -20,8 +20,8 @@ import (
 type Config struct {
 	// Limits limits the cost of reading one span that was not annotated.
 	Limits genai.Limits
-	// RequestsOnly leaves out everything but requests: annotated ones, and others with gen_ai.request.model. All other spans
-	// are then not read, which saves time.
+	// RequestsOnly leaves out everything but requests, annotated ones and others with gen_ai.request.model, and prompts from log records.
+	// All other spans are then not read, which saves time.
 	RequestsOnly bool
 	// Sampling keeps only a sample of production's requests; nil keeps all.
 	Sampling *Sampling

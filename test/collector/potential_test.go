@@ -6,6 +6,7 @@
 package collector
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"math"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -25,6 +27,7 @@ import (
 	"go.opentelemetry.io/collector/consumer/consumertest"
 	"go.opentelemetry.io/collector/exporter/exportertest"
 	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 	"go.opentelemetry.io/collector/processor/processortest"
@@ -34,9 +37,12 @@ import (
 	"github.com/moonloop/moonloop/exporter"
 	"github.com/moonloop/moonloop/internal/splitmix"
 	"github.com/moonloop/moonloop/internal/testport"
+	"github.com/moonloop/moonloop/internal/testproducers"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/mooncake/stats"
 	"github.com/moonloop/moonloop/processor"
+	"github.com/moonloop/moonloop/receiver/annotate"
+	"github.com/moonloop/moonloop/semconv"
 )
 
 // seeds is the number of models, which share nothing: each has the requests of the public trace, with its own ids, and therefore another
@@ -138,6 +144,74 @@ service: {extensions: [health_check]}
 		t.Errorf("%.0f blocks in all samples, want a tenth of %d", blocks, seeds*182_790)
 	}
 	p.stop(t)
+}
+
+// TestPotentialOfLogRecords analyses requests whose prompts are in log records, as the receiver passes them on. Log records arrive before or after
+// their spans: SDKs send both in batches of their own.
+func TestPotentialOfLogRecords(t *testing.T) {
+	t.Parallel()
+	all := testproducers.All()
+	events := all[slices.IndexFunc(all, func(p testproducers.Producer) bool { return p.Name == "events" })]
+	annotator, err := annotate.New(annotate.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var spans, prompts []ptrace.Traces
+	for line := range bytes.Lines(events.Traces) {
+		td, err := new(ptrace.JSONUnmarshaler).UnmarshalTraces(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		annotator.Traces(td)
+		spans = append(spans, td)
+	}
+	for line := range bytes.Lines(events.Logs) {
+		ld, err := new(plog.JSONUnmarshaler).UnmarshalLogs(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		td, _ := annotator.Logs(ld)
+		prompts = append(prompts, td)
+	}
+	for order, batches := range map[string][]ptrace.Traces{"spans first": slices.Concat(spans, prompts), "prompts first": slices.Concat(prompts, spans)} {
+		f := connector.NewFactory()
+		cfg := f.CreateDefaultConfig().(*connector.Config)
+		cfg.SamplingRatio = 1
+		sink := new(consumertest.MetricsSink)
+		c, err := f.CreateTracesToMetrics(t.Context(), connectortest.NewNopSettings(f.Type()), cfg, sink)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Start(t.Context(), componenttest.NewNopHost()); err != nil {
+			t.Fatal(err)
+		}
+		for _, td := range batches {
+			if err := c.ConsumeTraces(t.Context(), td); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.Shutdown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		analysed, ratio := int64(0), 0.
+		for _, m := range sink.AllMetrics()[0].ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().All() {
+			switch m.Name() {
+			case semconv.CachePotentialRequests.Name:
+				for _, p := range m.Sum().DataPoints().All() {
+					if v, _ := p.Attributes().Get(semconv.CacheRequestResult); v.Str() == "analysed" {
+						analysed += p.IntValue()
+					}
+				}
+			case semconv.CachePotentialHitRatio.Name:
+				for _, p := range m.Gauge().DataPoints().All() {
+					ratio = max(ratio, p.DoubleValue())
+				}
+			}
+		}
+		if want := int64(events.Want.Text); analysed != want || ratio < 0.5 || ratio > 0.9 {
+			t.Errorf("%s: %d requests are analysed, want %d; they hit %.3f, want 0.5 to 0.9: five of them share most of their prompts", order, analysed, want, ratio)
+		}
+	}
 }
 
 // publicTrace returns the rows of the public trace.
