@@ -46,6 +46,7 @@ type cacheConnector struct {
 	order   []*stream        // in order of appearance, for metrics in a stable order
 	expired int64            // streams that were removed
 	rest    map[string]int64 // requests without a stream, by result
+	ignored map[string]int64 // other spans, by reason
 	recent  recency
 	waiting waiting
 }
@@ -100,7 +101,7 @@ func (r *recency) add(s sighting) (before bool) {
 func newCacheConnector(c *Config, set connector.Settings, next consumer.Metrics) (*cacheConnector, error) {
 	return &cacheConnector{
 		config: c, next: next, log: set.Logger, decoder: decode.New(decode.Config{RequestsOnly: true}), clock: time.Now,
-		kvBytes: make([]int64, len(c.Models)), streams: map[streamKey]*stream{}, rest: map[string]int64{},
+		kvBytes: make([]int64, len(c.Models)), streams: map[streamKey]*stream{}, rest: map[string]int64{}, ignored: map[string]int64{},
 		waiting: waiting{halves: map[mooncake.SpanRef]*list.Element{}},
 	}, nil
 }
@@ -194,7 +195,9 @@ func clip(s string) string {
 
 func (c *cacheConnector) consume(td ptrace.Traces, tenant string) error {
 	now := c.clock()
-	_, err := c.decoder.Traces(td, func(r journal.Record) error {
+	others := int64(td.SpanCount())
+	counts, err := c.decoder.Traces(td, func(r journal.Record) error {
+		others--
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		switch r := r.(type) {
@@ -205,6 +208,11 @@ func (c *cacheConnector) consume(td ptrace.Traces, tenant string) error {
 		}
 		return nil
 	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ignored[ignoredNoTraceID] += counts.NoTraceID
+	c.ignored[ignoredNoSpanID] += counts.NoSpanID
+	c.ignored[ignoredOther] += others - counts.NoTraceID - counts.NoSpanID
 	return err
 }
 

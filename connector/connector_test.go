@@ -220,6 +220,9 @@ func TestOnlyAnalysedRequestsTakeAStream(t *testing.T) {
 	)))
 	noPromptComes(c)
 	want := map[string]float64{"mooncake.cache.potential.expired": 0}
+	for _, reason := range allIgnored {
+		want["mooncake.cache.potential.ignored_spans "+reason] = 0
+	}
 	for _, result := range []string{"failed", "replay", "no_tokens", "no_prompt"} {
 		want["mooncake.cache.potential.requests "+result] = 1
 	}

@@ -96,30 +96,38 @@ func requestHalf(r *journal.Inference, tenant string) *half {
 // divided the log records of a prompt, the first part is used, because only that one begins where the prompt does.
 func (c *cacheConnector) prompt(r *journal.Content, now time.Time) {
 	span := mooncake.SpanRef{TraceID: r.Span.TraceID, SpanID: r.Parent}
-	if span.IsZero() || len(r.HashIDs) == 0 && r.Chain.Bytes == 0 { // it may have only the ids of tool calls
+	if len(r.HashIDs) == 0 && r.Chain.Bytes == 0 { // only the ids of tool calls
+		c.ignored[ignoredOther]++
 		return
 	}
-	if h := c.waiting.get(span); h != nil {
-		if h.request == nil && h.start <= r.Start {
-			return
-		}
+	h := c.waiting.get(span)
+	if h != nil && h.request != nil {
 		c.waiting.remove(h)
-		if h.request != nil {
-			p := promptOf(h.request, &r.Prompt)
-			c.count(h.request, &p, h.tenant, c.result(h.request, &p), now)
-			return
-		}
+		p := promptOf(h.request, &r.Prompt)
+		c.count(h.request, &p, h.tenant, c.result(h.request, &p), now)
+		return
+	}
+	if h != nil || span.IsZero() {
+		c.ignored[ignoredPrompt]++ // this part or the other one
+	}
+	switch {
+	case span.IsZero(), h != nil && h.start <= r.Start:
+		return
+	case h != nil:
+		c.waiting.remove(h)
 	}
 	kept := journal.Prompt{HashIDs: slices.Clone(r.HashIDs), BlockSize: r.BlockSize, Chain: r.Chain}
 	kept.Chain.Cells, kept.Chain.Ends = slices.Clone(r.Chain.Cells), nil
 	c.wait(&half{span: span, prompt: kept, start: r.Start}, now)
 }
 
-// giveUp counts the requests that have waited since before a time, and forgets the prompts that have.
+// giveUp counts the requests and prompts that have waited since before a time, and forgets them.
 func (c *cacheConnector) giveUp(before time.Time) {
 	for h := c.waiting.overdue(before); h != nil; h = c.waiting.overdue(before) {
 		if h.request != nil {
 			c.count(h.request, nil, h.tenant, resultNoPrompt, time.Time{})
+		} else {
+			c.ignored[ignoredPrompt]++
 		}
 	}
 }

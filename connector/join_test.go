@@ -15,6 +15,7 @@ import (
 	"github.com/moonloop/moonloop/blockhash"
 	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/exporter/decode"
+	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/semconv"
 )
 
@@ -177,4 +178,46 @@ func TestShutdownCountsWhatWaits(t *testing.T) {
 	require.NoError(t, c.Shutdown(t.Context()))
 	require.Len(t, sink.AllMetrics(), 1)
 	assert.Empty(t, c.waiting.halves)
+}
+
+// Every span is counted: as a request, as the prompt of one, or as ignored.
+func TestEverySpanIsCounted(t *testing.T) {
+	c, sink := start(t, nil)
+	mixed := bare(1, 256)
+	list := mixed.ResourceSpans().At(0).ScopeSpans().At(0).Spans()
+	span := first(mixed).SpanID()
+	for i := range 3 { // a plain span, one without a trace id and one without a span id
+		s := list.AppendEmpty()
+		s.SetTraceID(pcommon.TraceID{1})
+		s.SetSpanID(pcommon.SpanID{byte(40 + i)})
+	}
+	list.At(2).SetTraceID(pcommon.TraceID{})
+	list.At(3).SetSpanID(pcommon.SpanID{})
+	tools := list.AppendEmpty()
+	first(content(t, pcommon.TraceID{1}, span, 3, 5)).CopyTo(tools)
+	tools.Attributes().PutStr(semconv.Identity, semconv.IdentityNone)
+	tools.Attributes().Remove(semconv.Cells)
+	tools.Attributes().PutEmptySlice(semconv.ToolCalls).AppendEmpty().SetInt(7)
+
+	record := list.AppendEmpty()
+	record.SetTraceID(pcommon.TraceID{1})
+	record.SetSpanID(pcommon.SpanID{50})
+	b := journal.AppendRecord(nil, &journal.Link{Span: mooncake.SpanRef{TraceID: [16]byte{1}, SpanID: [8]byte{50}}})
+	record.Attributes().PutEmptyBytes(semconv.Record).FromRaw(b)
+
+	for _, td := range []ptrace.Traces{
+		mixed, content(t, pcommon.TraceID{1}, span, 1, 5, 6),
+		content(t, pcommon.TraceID{1}, span, 2, 8, 9),             // a second part
+		content(t, pcommon.TraceID{2}, span, 2, 8, 9),             // the later part of another one
+		content(t, pcommon.TraceID{2}, span, 1, 8, 9),             // its first
+		content(t, pcommon.TraceID{3}, pcommon.SpanID{}, 1, 8, 9), // of no span
+	} {
+		require.NoError(t, c.ConsumeTraces(t.Context(), td))
+	}
+	noPromptComes(c)
+	got := points(t, c, sink)
+	assert.InDelta(t, 1, got["mooncake.cache.potential.requests m analysed"], 0)
+	for reason, want := range map[string]float64{ignoredOther: 3, ignoredNoTraceID: 1, ignoredNoSpanID: 1, ignoredPrompt: 4} {
+		assert.InDelta(t, want, got["mooncake.cache.potential.ignored_spans "+reason], 0, reason)
+	}
 }

@@ -20,6 +20,9 @@ import (
 // allResults are reported even while they are 0, so that a rate can be queried before the first such request.
 var allResults = []string{resultAnalysed, resultDuplicate, resultFailed, resultNoTokens, resultNoPrompt, resultStreams, resultReplay}
 
+// allIgnored are likewise reported.
+var allIgnored = []string{ignoredOther, ignoredNoTraceID, ignoredNoSpanID, ignoredPrompt}
+
 // book fills a scope of metrics: one metric for each name, one point for each call.
 type book struct {
 	metrics       pmetric.MetricSlice
@@ -87,7 +90,7 @@ func (c *cacheConnector) metrics(now time.Time) pmetric.Metrics {
 	all := pmetric.NewMetrics()
 	c.giveUp(now.Add(-joinWithin))
 	c.expire(now.Add(-c.config.Retention))
-	if len(c.order) == 0 && len(c.rest) == 0 && c.expired == 0 {
+	if len(c.order) == 0 && len(c.rest) == 0 && len(c.ignored) == 0 && c.expired == 0 {
 		return all
 	}
 	scope := all.ResourceMetrics().AppendEmpty().ScopeMetrics().AppendEmpty()
@@ -101,6 +104,9 @@ func (c *cacheConnector) metrics(now time.Time) pmetric.Metrics {
 		if n := c.rest[result]; n > 0 {
 			b.sum(&semconv.CachePotentialRequests, n, nil, semconv.CacheRequestResult, result)
 		}
+	}
+	for _, reason := range allIgnored {
+		b.sum(&semconv.CachePotentialIgnored, c.ignored[reason], nil, semconv.CacheRequestResult, reason)
 	}
 	b.sum(&semconv.CachePotentialExpired, c.expired, nil)
 	return all

@@ -49,6 +49,14 @@ const (
 	infinite        = "infinite"  // value of semconv.CacheCapacity
 )
 
+// Reasons why a span is neither a request nor used as the prompt of one.
+const (
+	ignoredOther     = "not_a_request"
+	ignoredNoTraceID = "no_trace_id"
+	ignoredNoSpanID  = "no_span_id"
+	ignoredPrompt    = "unused_prompt" // a prompt from log records whose request did not come in time, was not analysed, or has another prompt
+)
+
 // add analyses a request, whose prompt and tokens are known.
 func (s *stream) add(r *journal.Inference, p *prompt, now time.Time) {
 	s.last = now

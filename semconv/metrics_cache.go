@@ -51,6 +51,11 @@ var (
 		Name: "mooncake.cache.potential.requests", Unit: "{request}",
 		Description: "Requests, by whether they were analysed, or the reason why not",
 	}
+	// CachePotentialIgnored is a counter. Attribute, in place of the others: [CacheRequestResult].
+	CachePotentialIgnored = Metric{
+		Name: "mooncake.cache.potential.ignored_spans", Unit: "{span}",
+		Description: "Spans that are neither requests nor used as prompts of requests, by reason",
+	}
 	// CachePotentialExpired is a counter.
 	CachePotentialExpired = Metric{
 		Name: "mooncake.cache.potential.expired", Unit: "1",
