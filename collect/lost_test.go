@@ -83,6 +83,9 @@ func TestCaptureLost(t *testing.T) {
 	if status := post(t, "http://"+p.HTTP+"/v1/traces", "{"); status != http.StatusBadRequest {
 		t.Errorf("half a request: status %d", status)
 	}
+	if status := post(t, "http://"+p.HTTP+"/", spanJSON("5b8efff798038103d269b633813fc60c")); status != http.StatusNotFound {
+		t.Errorf("an address without a path: status %d", status)
+	}
 	if status := post(t, "http://"+p.HTTP+"/v1/metrics", metricJSON); status != http.StatusOK {
 		t.Errorf("metrics: status %d", status)
 	}
@@ -91,6 +94,7 @@ func TestCaptureLost(t *testing.T) {
 	}
 	want := []mooncake.Dropped{
 		{What: "OTLP requests", Reason: "refused by the receiver: malformed", Count: 1},
+		{What: "OTLP requests", Reason: "refused by the receiver: not served", Count: 1},
 		{What: "spans", Reason: "no trace id", Count: 2},
 	}
 	if diff := cmp.Diff(want, p.Lost()); diff != "" {

@@ -73,8 +73,12 @@ func (r *mooncakeReceiver) Start(ctx context.Context, host component.Host) error
 	return r.startErr
 }
 
-// listen creates and starts the stock receivers, one for each signal on the same address. It also listens for logs if there is only a
-// pipeline of traces, because logs may have prompts. Signals without a consumer are refused.
+// served returns the signals that are received. Logs are also received if there is only a pipeline of traces, because logs may have prompts.
+func (r *mooncakeReceiver) served() admission.Served {
+	return admission.Served{Traces: r.nextTraces != nil, Metrics: r.nextMetrics != nil, Logs: r.nextTraces != nil || r.nextLogs != nil}
+}
+
+// listen creates and starts the stock receivers, one for each served signal on the same address.
 func (r *mooncakeReceiver) listen(ctx context.Context, host component.Host) error {
 	r.annotator.Warn(r.settings.Logger)
 	r.instruments.Begin(ctx)
@@ -95,13 +99,14 @@ func (r *mooncakeReceiver) listen(ctx context.Context, host component.Host) erro
 			r.otlp = append(r.otlp, otlp)
 		}
 	}
-	if r.nextTraces != nil {
+	served := r.served()
+	if served.Traces {
 		add(factory.CreateTraces(ctx, set, server, r))
 	}
-	if r.nextMetrics != nil {
+	if served.Metrics {
 		add(factory.CreateMetrics(ctx, set, server, r))
 	}
-	if r.nextTraces != nil || r.nextLogs != nil {
+	if served.Logs {
 		add(factory.CreateLogs(ctx, set, server, r))
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -148,6 +153,7 @@ func (r *mooncakeReceiver) admission(host component.Host) (*otlpreceiver.Config,
 		opt.Paths = admission.Paths{Traces: string(http.TracesURLPath), Metrics: string(http.MetricsURLPath), Logs: string(http.LogsURLPath)}
 		opt.HTTPTimeout = http.ServerConfig.ReadTimeout
 	}
+	opt.Served = r.served()
 	opt.Limit, opt.GRPCTimeout = r.config.Admission.bytes(&server), r.config.Admission.ReadTimeout
 	opt.Refused = func(why admission.Reason) { r.refused(why, 1) }
 	r.gate = admission.NewGate(opt)

@@ -256,6 +256,19 @@ func TestPipelines(t *testing.T) {
 		_, err = pmetricotlp.NewGRPCClient(dial(t, cfg)).Export(t.Context(), pmetricotlp.NewExportRequestFromMetrics(sales()))
 		require.Equal(t, codes.Unimplemented, status.Code(err), "metrics without a consumer are refused, not lost")
 		require.Equal(t, http.StatusNotFound, post(t, cfg, "/v1/metrics", "application/json", []byte("{}")))
+		requireCounts(t, tel, "refused_requests", "not_served", 2)
+		require.Equal(t, http.StatusNotFound, post(t, cfg, "/", "application/x-protobuf", make([]byte, 10<<20)), "an address without a path")
+		var reply []byte
+		profiles := "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export"
+		err = dial(t, cfg).Invoke(t.Context(), profiles, make([]byte, 1<<20), &reply, grpc.ForceCodecV2(wired{}))
+		require.Equal(t, codes.Unimplemented, status.Code(err))
+		requireCounts(t, tel, "refused_requests", "not_served", 4)
+
+		// These are not telemetry.
+		err = dial(t, cfg).Invoke(t.Context(), "/grpc.health.v1.Health/Check", []byte{}, &reply, grpc.ForceCodecV2(wired{}))
+		require.Equal(t, codes.Unimplemented, status.Code(err))
+		require.Equal(t, http.StatusNotFound, post(t, cfg, "/login", "application/x-www-form-urlencoded", []byte("a=b")))
+		requireCounts(t, tel, "refused_requests", "not_served", 4)
 		require.NoError(t, tel.Shutdown(t.Context()))
 	})
 	t.Run("metrics only", func(t *testing.T) {
@@ -270,6 +283,7 @@ func TestPipelines(t *testing.T) {
 		requireCounts(t, tel, "metric_points", "", 1)
 		_, err = plogotlp.NewGRPCClient(dial(t, cfg)).Export(t.Context(), plogotlp.NewExportRequestFromLogs(message()))
 		require.Equal(t, codes.Unimplemented, status.Code(err), "log records without a consumer are refused, not lost")
+		requireCounts(t, tel, "refused_requests", "not_served", 1)
 		require.NoError(t, r.Shutdown(t.Context()))
 		require.NoError(t, tel.Shutdown(t.Context()))
 	})
@@ -297,6 +311,7 @@ func TestPipelines(t *testing.T) {
 		requireDropped(t, tel, "no_pipeline", 1)
 		_, err = ptraceotlp.NewGRPCClient(dial(t, cfg)).Export(t.Context(), ptraceotlp.NewExportRequestFromTraces(inference()))
 		require.Equal(t, codes.Unimplemented, status.Code(err), "spans without a consumer are refused, not lost")
+		requireCounts(t, tel, "refused_requests", "not_served", 1)
 		require.NoError(t, tel.Shutdown(t.Context()))
 	})
 }

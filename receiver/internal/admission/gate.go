@@ -43,10 +43,14 @@ const (
 	ReasonEncoding Reason = "encoding"
 	// ReasonUnauthenticated: the authenticator of the configuration does not accept the request.
 	ReasonUnauthenticated Reason = "unauthenticated"
+	// ReasonNotServed: no pipeline takes the signal of the request, or its path over HTTP is not one of OTLP's.
+	ReasonNotServed Reason = "not_served"
 )
 
 // Reasons lists all reasons.
-var Reasons = []Reason{ReasonBusy, ReasonTooLarge, ReasonTooDeep, ReasonMalformed, ReasonSlow, ReasonMediaType, ReasonEncoding, ReasonUnauthenticated}
+var Reasons = []Reason{
+	ReasonBusy, ReasonTooLarge, ReasonTooDeep, ReasonMalformed, ReasonSlow, ReasonMediaType, ReasonEncoding, ReasonUnauthenticated, ReasonNotServed,
+}
 
 // refusal is a Reason as an error, with advice and without any part of the request.
 type refusal struct {
@@ -63,6 +67,8 @@ func (r *refusal) status() (grpc codes.Code, overHTTP int) {
 		return codes.Unavailable, http.StatusServiceUnavailable
 	case ReasonTooLarge:
 		return codes.ResourceExhausted, http.StatusRequestEntityTooLarge
+	case ReasonNotServed:
+		return codes.Unimplemented, http.StatusNotFound
 	default:
 		return codes.InvalidArgument, http.StatusBadRequest
 	}
@@ -84,6 +90,8 @@ var (
 	errEncoding  = &refusal{ReasonEncoding, "the compression of the request is not one that the server knows: use gzip, or none"}
 	errSlow      = &refusal{ReasonSlow, "the request did not come in time, or came slowly while others needed its memory: send it again, " +
 		"in smaller batches if the connection is slow"}
+	errNotServed = &refusal{ReasonNotServed, "the receiver does not take this: put it into a pipeline of this signal, " +
+		"or correct the sender's address if its path is not one of OTLP's"}
 	errStopping = &refusal{ReasonBusy, "the receiver is stopping: send the request again to the receiver that takes its place"}
 )
 
@@ -93,8 +101,9 @@ const raise = "or give the receiver more (admission::request_limit_mib of a Coll
 // Gate admits requests. It is an extension of the Collector's kind "middleware", for gRPC and HTTP servers.
 type Gate struct {
 	opt     Options
-	paths   map[string]*message
-	decoded sync.Map // by message: its *upload, from the time when a gRPC server decodes it until its call claims the upload
+	paths   map[string]*message // over HTTP, of the signals that are served
+	methods map[string]bool     // over gRPC, likewise
+	decoded sync.Map            // by message: its *upload, from the time when a gRPC server decodes it until its call claims the upload
 
 	mu       sync.Mutex
 	used     int64                // bytes of the requests in flight
@@ -111,6 +120,7 @@ type Options struct {
 	// HTTPTimeout and GRPCTimeout are the maximum times in which a request must arrive, from its headers on.
 	HTTPTimeout, GRPCTimeout time.Duration
 	Paths                    Paths
+	Served                   Served
 	// Refused is called for each refused request, concurrently.
 	Refused func(Reason)
 }
@@ -118,11 +128,27 @@ type Options struct {
 // Paths are the URL paths of the signals over HTTP.
 type Paths struct{ Traces, Metrics, Logs string }
 
+// Served are the signals that a pipeline takes. The gate refuses the others.
+type Served struct{ Traces, Metrics, Logs bool }
+
 // NewGate returns a gate.
 func NewGate(opt Options) *Gate {
-	return &Gate{opt: opt, uploads: map[*upload]struct{}{}, paths: map[string]*message{
-		opt.Paths.Traces: tracesRequest, opt.Paths.Metrics: metricsRequest, opt.Paths.Logs: logsRequest,
-	}}
+	g := &Gate{opt: opt, uploads: map[*upload]struct{}{}, paths: map[string]*message{}, methods: map[string]bool{}}
+	for _, s := range []struct {
+		served       bool
+		path, method string
+		request      *message
+	}{
+		{opt.Served.Traces, opt.Paths.Traces, "trace.v1.TraceService/Export", tracesRequest},
+		{opt.Served.Metrics, opt.Paths.Metrics, "metrics.v1.MetricsService/Export", metricsRequest},
+		{opt.Served.Logs, opt.Paths.Logs, "logs.v1.LogsService/Export", logsRequest},
+	} {
+		if s.served {
+			g.paths[s.path] = s.request
+			g.methods[methodPrefix+s.method] = true
+		}
+	}
+	return g
 }
 
 // Start does nothing: the gate exists as long as its receiver, which shuts it down.

@@ -6,6 +6,7 @@ package admission
 import (
 	"context"
 	"reflect"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -102,8 +103,16 @@ func (c *call) Err() error {
 	return context.DeadlineExceeded
 }
 
-// tap begins a call.
-func (g *Gate) tap(ctx context.Context, _ *tap.Info) (context.Context, error) {
+// methodPrefix begins the names of OTLP's methods. Other calls, such as health checks, have no telemetry.
+const methodPrefix = "/opentelemetry.proto.collector."
+
+// tap begins a call. It refuses those that the server would not know, because the statistics handler does not see them.
+func (g *Gate) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
+	if strings.HasPrefix(info.FullMethodName, methodPrefix) && !g.methods[info.FullMethodName] {
+		g.opt.Refused(ReasonNotServed)
+		code, _ := errNotServed.status()
+		return ctx, status.Error(code, errNotServed.message)
+	}
 	c := new(call)
 	c.Context, c.cancel = context.WithCancel(context.WithValue(ctx, callKey{}, c))
 	c.upload = g.begin(func() {

@@ -32,7 +32,14 @@ func (g *Gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 	reach(r.Context())
 	m := g.paths[r.URL.Path]
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if m == nil || r.Method != http.MethodPost || err != nil || kind != typeJSON && kind != typeProto {
+	isOTLP := r.Method == http.MethodPost && err == nil && (kind == typeJSON || kind == typeProto)
+	if isOTLP && m == nil {
+		g.opt.Refused(ReasonNotServed)
+		discard(r.Body)
+		errNotServed.write(w, kind)
+		return
+	}
+	if !isOTLP {
 		if forward(w, r, next) == http.StatusUnsupportedMediaType { // the stock handler decides which types it accepts
 			g.opt.Refused(ReasonMediaType)
 		}
@@ -63,9 +70,7 @@ func (g *Gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 	if refused != nil {
 		g.opt.Refused(refused.reason)
 		u.free()
-		// The body is read to its end, within the server's limits on its size and time. If the connection broke while the sender
-		// sends, the sender would not get the response, and would retry a request that never fits.
-		_, _ = io.Copy(io.Discard, r.Body)
+		discard(r.Body)
 		refused.write(w, kind)
 		return
 	}
@@ -78,6 +83,10 @@ func (g *Gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 		g.opt.Refused(ReasonMalformed)
 	}
 }
+
+// discard reads the body of a refused request to its end, within the server's limits on its size and time. If the connection broke while the
+// sender sends, the sender would not get the response, and would retry a request that is always refused.
+func discard(body io.Reader) { _, _ = io.Copy(io.Discard, body) }
 
 type decodedKey struct{}
 
