@@ -253,6 +253,12 @@ func TestPipelines(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 1, sink.SpanCount())
 		requireDropped(t, tel, "log_other", 1)
+		scored := plog.NewLogs() // about a request, but without a prompt or a reply
+		scored.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords().AppendEmpty().SetEventName("gen_ai.evaluation.result")
+		_, err = plogotlp.NewGRPCClient(dial(t, cfg)).Export(t.Context(), plogotlp.NewExportRequestFromLogs(scored))
+		require.NoError(t, err)
+		requireDropped(t, tel, "log_other", 2)
+		requireCounts(t, tel, "log_records", "content", 1, "other", 2)
 		_, err = pmetricotlp.NewGRPCClient(dial(t, cfg)).Export(t.Context(), pmetricotlp.NewExportRequestFromMetrics(sales()))
 		require.Equal(t, codes.Unimplemented, status.Code(err), "metrics without a consumer are refused, not lost")
 		require.Equal(t, http.StatusNotFound, post(t, cfg, "/v1/metrics", "application/json", []byte("{}")))

@@ -49,7 +49,7 @@ type Counts struct {
 
 	Logs          int64 // log records seen
 	AnnotatedLogs int64 // those annotated before; they are not read again
-	ContentLogs   int64 // those about the content of a span
+	ContentLogs   int64 // those with content of a span
 	RequestLogs   int64 // those that are a request each
 	Carriers      int64 // spans made from the content, one for all messages of a span
 	RequestSpans  int64 // spans made from the requests

@@ -63,9 +63,11 @@ func (w *worker) log(resource pcommon.Resource, scope string, log plog.LogRecord
 		w.counts.RequestLogs++
 		mark(log, w.request(rec, resource, log, out))
 	case genai.KindContent:
-		w.counts.ContentLogs++
-		p := prompts.of(resource, log)
 		isReply, isPrompt := rec.Reply.Present(), rec.Content.Present()
+		if isReply || isPrompt { // others, such as evaluations, have nothing that a span could carry
+			w.counts.ContentLogs++
+		}
+		p := prompts.of(resource, log)
 		if isReply {
 			p.replies = append(p.replies, logMessage{scope: scope, log: log})
 		}
