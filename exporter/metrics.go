@@ -75,15 +75,16 @@ func (m metrics) watch(name string, j *segment.Journal, age func() time.Duration
 func (m metrics) begin() {
 	ctx := context.Background()
 	for counter, all := range map[metric.Int64Counter][]metric.AddOption{
-		m.ExporterMooncakeRecords:          {kindInference, kindUnannotated, kindContent, kindLink},
-		m.ExporterMooncakeDroppedSpans:     {reasonNoTraceID, reasonNoSpanID},
-		m.ExporterMooncakeCompilations:     {resultOK, resultFailed},
-		m.ExporterMooncakeCuts:             {resultOK, resultFailed},
-		m.ExporterMooncakeRemovedSegments:  {resultOK, resultFailed},
-		m.ExporterMooncakeSampledOut:       {kindInference, kindContent, kindLink, kindUndecided},
-		m.ExporterMooncakeWritten:          {none},
-		m.ExporterMooncakeLost:             {none},
-		m.ExporterMooncakeOversizeSegments: {none},
+		m.ExporterMooncakeRecords:              {kindInference, kindUnannotated, kindContent, kindLink},
+		m.ExporterMooncakeDroppedSpans:         {reasonNoTraceID, reasonNoSpanID},
+		m.ExporterMooncakeCompilations:         {resultOK, resultFailed},
+		m.ExporterMooncakeCuts:                 {resultOK, resultFailed},
+		m.ExporterMooncakeRemovedSegments:      {resultOK, resultFailed},
+		m.ExporterMooncakeSampledOut:           {kindInference, kindContent, kindLink, kindUndecided},
+		m.ExporterMooncakeWritten:              {none},
+		m.ExporterMooncakeLost:                 {none},
+		m.ExporterMooncakeOversizeSegments:     {none},
+		m.ExporterMooncakeUnreadableQueueItems: {none},
 	} {
 		for _, with := range all {
 			counter.Add(ctx, 0, with)

@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/collector/exporter/exporterhelper/xexporterhelper"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	pdatarequest "go.opentelemetry.io/collector/pdata/xpdata/request"
+	"go.uber.org/zap"
 
 	"github.com/moonloop/moonloop/exporter/decode"
 )
@@ -71,8 +72,17 @@ func (q queueEncoding) Marshal(_ context.Context, from xexporterhelper.Request) 
 // errDamagedItem is the error for a value of the queue with invalid bytes.
 var errDamagedItem = errors.New("a value of the queue is damaged")
 
-// Unmarshal decodes records.
+// Unmarshal decodes records. After an error, the queue drops the value without a count, and says so only in the debug log.
 func (q queueEncoding) Unmarshal(b []byte) (context.Context, xexporterhelper.Request, error) {
+	ctx, r, err := q.decode(b)
+	if err != nil {
+		q.metrics.ExporterMooncakeUnreadableQueueItems.Add(ctx, 1)
+		q.log.Error("a batch in the sending queue cannot be read, and is lost", zap.Int("bytes", len(b)), zap.Error(err))
+	}
+	return ctx, r, err
+}
+
+func (q queueEncoding) decode(b []byte) (context.Context, xexporterhelper.Request, error) {
 	if len(b) == 0 || b[0] != queueHeader[0] {
 		return q.spans(b) // no encoding of spans begins with this byte
 	}

@@ -209,9 +209,17 @@ func TestQueueOnDisk(t *testing.T) {
 // encoding returns an exporter's encoding, and records of the mixture.
 func encoding(t *testing.T) (queueEncoding, *records) {
 	t.Helper()
+	q, r, _ := counted(t)
+	return q, r
+}
+
+// counted also returns what the exporter counts.
+func counted(t *testing.T) (queueEncoding, *records, started) {
+	t.Helper()
+	s := create(t, func(*Config) {})
 	cfg := createDefaultConfig().(*Config)
 	cfg.Directory = filepath.Join(t.TempDir(), "journal")
-	e, err := newJournalExporter(cfg, metadatatest.NewSettings(create(t, func(*Config) {}).tel))
+	e, err := newJournalExporter(cfg, metadatatest.NewSettings(s.tel))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,12 +227,12 @@ func encoding(t *testing.T) (queueEncoding, *records) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return queueEncoding{e}, r
+	return queueEncoding{e}, r, s
 }
 
-// A value of the queue with any bit changed, or cut off anywhere, is refused and not written to the journal.
+// A value of the queue with any bit changed, or cut off anywhere, is refused, not written to the journal, and counted.
 func TestQueueDamage(t *testing.T) {
-	q, r := encoding(t)
+	q, r, s := counted(t)
 	stored, err := q.Marshal(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
@@ -232,16 +240,25 @@ func TestQueueDamage(t *testing.T) {
 	if _, _, err := q.Unmarshal(stored); err != nil {
 		t.Fatal(err)
 	}
+	lost := 0
+	read := func(b []byte) error {
+		_, _, err := q.Unmarshal(b)
+		if err != nil {
+			lost++
+		}
+		return err
+	}
 	for at := range stored {
 		damaged := bytes.Clone(stored)
 		damaged[at] ^= 1 << (at % 8)
-		if _, _, err := q.Unmarshal(damaged); err == nil || at > 0 && !errors.Is(err, errDamagedItem) {
+		if err := read(damaged); err == nil || at > 0 && !errors.Is(err, errDamagedItem) {
 			t.Fatalf("with byte %d of %d changed: error %v", at, len(stored), err)
 		}
-		if _, _, err := q.Unmarshal(stored[:at]); at > 0 && err == nil {
+		if err := read(stored[:at]); at > 0 && err == nil {
 			t.Fatalf("%d bytes of %d: no error", at, len(stored))
 		}
 	}
+	wantCounts(t, s, "unreadable_queue_items", fmt.Sprintf(" %d", lost))
 }
 
 // A queue that makes batches loses no record, repeats none, and counts each once, whatever the limit.

@@ -25,33 +25,34 @@ func Tracer(settings component.TelemetrySettings) trace.Tracer {
 // TelemetryBuilder provides an interface for components to report telemetry
 // as defined in metadata and user config.
 type TelemetryBuilder struct {
-	meter                             metric.Meter
-	mu                                sync.Mutex
-	registrations                     []metric.Registration
-	ExporterMooncakeCompilations      metric.Int64Counter
-	ExporterMooncakeCompileDuration   metric.Float64Histogram
-	ExporterMooncakeCutDuration       metric.Float64Histogram
-	ExporterMooncakeCuts              metric.Int64Counter
-	ExporterMooncakeDiskFree          metric.Int64ObservableGauge
-	ExporterMooncakeDroppedSpans      metric.Int64Counter
-	ExporterMooncakeFailedWrites      metric.Int64Counter
-	ExporterMooncakeInvalidAttributes metric.Int64Counter
-	ExporterMooncakeJournalSize       metric.Int64ObservableGauge
-	ExporterMooncakeLag               metric.Float64Histogram
-	ExporterMooncakeLastRequestAge    metric.Float64ObservableGauge
-	ExporterMooncakeLeftOutRequests   metric.Int64Counter
-	ExporterMooncakeLost              metric.Int64Counter
-	ExporterMooncakeOpenSegment       metric.Int64ObservableGauge
-	ExporterMooncakeOversizeSegments  metric.Int64Counter
-	ExporterMooncakeRecords           metric.Int64Counter
-	ExporterMooncakeRemovedSegments   metric.Int64Counter
-	ExporterMooncakeRequestSpans      metric.Int64Counter
-	ExporterMooncakeRows              metric.Int64Counter
-	ExporterMooncakeSampledOut        metric.Int64Counter
-	ExporterMooncakeSegments          metric.Int64ObservableGauge
-	ExporterMooncakeSyncDuration      metric.Float64Histogram
-	ExporterMooncakeTokens            metric.Int64Counter
-	ExporterMooncakeWritten           metric.Int64Counter
+	meter                                metric.Meter
+	mu                                   sync.Mutex
+	registrations                        []metric.Registration
+	ExporterMooncakeCompilations         metric.Int64Counter
+	ExporterMooncakeCompileDuration      metric.Float64Histogram
+	ExporterMooncakeCutDuration          metric.Float64Histogram
+	ExporterMooncakeCuts                 metric.Int64Counter
+	ExporterMooncakeDiskFree             metric.Int64ObservableGauge
+	ExporterMooncakeDroppedSpans         metric.Int64Counter
+	ExporterMooncakeFailedWrites         metric.Int64Counter
+	ExporterMooncakeInvalidAttributes    metric.Int64Counter
+	ExporterMooncakeJournalSize          metric.Int64ObservableGauge
+	ExporterMooncakeLag                  metric.Float64Histogram
+	ExporterMooncakeLastRequestAge       metric.Float64ObservableGauge
+	ExporterMooncakeLeftOutRequests      metric.Int64Counter
+	ExporterMooncakeLost                 metric.Int64Counter
+	ExporterMooncakeOpenSegment          metric.Int64ObservableGauge
+	ExporterMooncakeOversizeSegments     metric.Int64Counter
+	ExporterMooncakeRecords              metric.Int64Counter
+	ExporterMooncakeRemovedSegments      metric.Int64Counter
+	ExporterMooncakeRequestSpans         metric.Int64Counter
+	ExporterMooncakeRows                 metric.Int64Counter
+	ExporterMooncakeSampledOut           metric.Int64Counter
+	ExporterMooncakeSegments             metric.Int64ObservableGauge
+	ExporterMooncakeSyncDuration         metric.Float64Histogram
+	ExporterMooncakeTokens               metric.Int64Counter
+	ExporterMooncakeUnreadableQueueItems metric.Int64Counter
+	ExporterMooncakeWritten              metric.Int64Counter
 }
 
 // TelemetryBuilderOption applies changes to default builder.
@@ -318,6 +319,12 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 		"otelcol_exporter_mooncake_tokens",
 		metric.WithDescription("Tokens of the requests that were written to the journal, as their spans count them. [Alpha]"),
 		metric.WithUnit("{token}"),
+	)
+	errs = errors.Join(errs, err)
+	builder.ExporterMooncakeUnreadableQueueItems, err = builder.meter.Int64Counter(
+		"otelcol_exporter_mooncake_unreadable_queue_items",
+		metric.WithDescription("Values of the sending queue on disk that were dropped because they are damaged, missing, or of a later version. Each has the records of a batch of spans whose sender was told that they are safe. [Alpha]"),
+		metric.WithUnit("{item}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ExporterMooncakeWritten, err = builder.meter.Int64Counter(

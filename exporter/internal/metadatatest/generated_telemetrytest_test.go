@@ -58,6 +58,7 @@ func TestSetupTelemetry(t *testing.T) {
 	tb.ExporterMooncakeSampledOut.Add(context.Background(), 1)
 	tb.ExporterMooncakeSyncDuration.Record(context.Background(), 1)
 	tb.ExporterMooncakeTokens.Add(context.Background(), 1)
+	tb.ExporterMooncakeUnreadableQueueItems.Add(context.Background(), 1)
 	tb.ExporterMooncakeWritten.Add(context.Background(), 1)
 	AssertEqualExporterMooncakeCompilations(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
@@ -126,6 +127,9 @@ func TestSetupTelemetry(t *testing.T) {
 		[]metricdata.HistogramDataPoint[float64]{{}}, metricdatatest.IgnoreValue(),
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualExporterMooncakeTokens(t, testTel,
+		[]metricdata.DataPoint[int64]{{Value: 1}},
+		metricdatatest.IgnoreTimestamp())
+	AssertEqualExporterMooncakeUnreadableQueueItems(t, testTel,
 		[]metricdata.DataPoint[int64]{{Value: 1}},
 		metricdatatest.IgnoreTimestamp())
 	AssertEqualExporterMooncakeWritten(t, testTel,
