@@ -46,6 +46,16 @@ func spanJSON(traceID string) string {
 		`{"key":"gen_ai.usage.input_tokens","value":{"intValue":"12"}},{"key":"gen_ai.usage.output_tokens","value":{"intValue":"3"}}]}]}]}]}`, traceID, now, now+5)
 }
 
+// logJSON returns a message of a prompt and an unrelated log record, both of the span with the given last digit of its ids, or of none.
+func logJSON(digit string) string {
+	trace, span := "", ""
+	if digit != "" {
+		trace, span = strings.Repeat("0", 31)+digit, strings.Repeat("0", 15)+digit
+	}
+	record := `{"timeUnixNano":"1","traceId":%q,"spanId":%q,"eventName":%q,"body":{"kvlistValue":{"values":[{"key":"content","value":{"stringValue":"hello"}}]}}}`
+	return fmt.Sprintf(`{"resourceLogs":[{"scopeLogs":[{"logRecords":[`+record+","+record+"]}]}]}", trace, span, "gen_ai.user.message", trace, span, "sold")
+}
+
 const metricJSON = `{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"name":"m","gauge":{"dataPoints":[{"asInt":"1"},{"asInt":"2"}]}}]}]}]}`
 
 // lossy starts a collector. It also returns the folder of its journal, and a function that returns the warnings so far.
@@ -86,6 +96,11 @@ func TestCaptureLost(t *testing.T) {
 	if status := post(t, "http://"+p.HTTP+"/", spanJSON("5b8efff798038103d269b633813fc60c")); status != http.StatusNotFound {
 		t.Errorf("an address without a path: status %d", status)
 	}
+	for _, body := range []string{logJSON("1"), logJSON("")} { // the second names no span
+		if status := post(t, "http://"+p.HTTP+"/v1/logs", body); status != http.StatusOK {
+			t.Errorf("logs: status %d", status)
+		}
+	}
 	if status := post(t, "http://"+p.HTTP+"/v1/metrics", metricJSON); status != http.StatusOK {
 		t.Errorf("metrics: status %d", status)
 	}
@@ -95,6 +110,7 @@ func TestCaptureLost(t *testing.T) {
 	want := []mooncake.Dropped{
 		{What: "OTLP requests", Reason: "refused by the receiver: malformed", Count: 1},
 		{What: "OTLP requests", Reason: "refused by the receiver: not served", Count: 1},
+		{What: "log records", Reason: "a prompt without the ids of its span", Count: 1},
 		{What: "spans", Reason: "no trace id", Count: 2},
 	}
 	if diff := cmp.Diff(want, p.Lost()); diff != "" {
