@@ -206,15 +206,21 @@ func point(key, value string, n int64) []metricdata.DataPoint[int64] {
 	return []metricdata.DataPoint[int64]{{Attributes: attribute.NewSet(attribute.String(key, value)), Value: n}}
 }
 
-// counts returns the values of a counter, by the value of its only attribute. It omits values of 0, but checks how many series there are.
+// counts returns the values of a counter, by the value of its only attribute. It omits values of 0, but checks how many series there are, and that
+// documentation.md has the attribute's values.
 func counts(t *testing.T, tel *componenttest.Telemetry, name string, series int) map[string]int64 {
 	t.Helper()
 	m, err := tel.GetMetric("otelcol_processor_mooncake_" + name)
 	require.NoError(t, err)
 	points := m.Data.(metricdata.Sum[int64]).DataPoints
 	require.Len(t, points, series)
+	documented, err := os.ReadFile("documentation.md")
+	require.NoError(t, err)
 	all := map[string]int64{}
 	for _, p := range points {
+		for _, kv := range p.Attributes.ToSlice() {
+			require.Contains(t, string(documented), "``"+kv.Value.AsString()+"``", "%s by %s", name, kv.Key)
+		}
 		if p.Value != 0 {
 			all[p.Attributes.ToSlice()[0].Value.AsString()] = p.Value
 		}

@@ -4,6 +4,7 @@
 package receiver
 
 import (
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -90,8 +91,10 @@ func TestMetrics(t *testing.T) {
 	require.NoError(t, tel.Shutdown(t.Context()))
 }
 
-// TestMetricsFromTheStart: every counter whose attributes are known exists before the first span, at 0.
+// TestMetricsFromTheStart: every counter whose attributes are known exists before the first span, at 0, and documentation.md has their values.
 func TestMetricsFromTheStart(t *testing.T) {
+	documented, err := os.ReadFile("documentation.md")
+	require.NoError(t, err)
 	tel := componenttest.NewTelemetry()
 	start(t, NewFactory(), metadataSettings(tel), testConfig(t), new(consumertest.TracesSink), nil)
 	for name, series := range map[string]int{
@@ -102,6 +105,11 @@ func TestMetricsFromTheStart(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, m.Data.(metricdata.Sum[int64]).DataPoints, series, name)
 		require.Empty(t, counts(tel, name), name)
+		for _, p := range m.Data.(metricdata.Sum[int64]).DataPoints {
+			for _, kv := range p.Attributes.ToSlice() {
+				require.Contains(t, string(documented), "``"+kv.Value.AsString()+"``", "%s by %s", name, kv.Key)
+			}
+		}
 	}
 	require.NoError(t, tel.Shutdown(t.Context()))
 }
