@@ -214,7 +214,7 @@ func TestLagAndAge(t *testing.T) {
 func TestMetricsFromTheStart(t *testing.T) {
 	s := start(t, func(*Config) {})
 	for _, name := range []string{
-		"compilations", "cuts", "dropped_spans", "failed_writes", "left_out_requests", "lost", "oversize_segments", "records", "removed_segments", "rows", "written",
+		"compilations", "cuts", "dropped_spans", "failed_writes", "left_out_requests", "lost", "oversize_segments", "records", "removed_segments", "rows", "sampled_out", "unreadable_queue_items", "written",
 	} {
 		got := counts(t, s, name)
 		if len(got) == 0 || slices.ContainsFunc(got, func(point string) bool { return !strings.HasSuffix(point, " 0") }) {
