@@ -77,8 +77,8 @@ type prompt struct {
 	all    uint64  // identifies the whole prompt
 }
 
-// promptOf returns the prompt of a request, of which the telemetry has this. Its blocks are the engine's or tokenizer's, else the cells of its text, whose size in tokens is
-// the prompt's average. A text shorter than a cell has no block.
+// promptOf returns the prompt of a request, of which the telemetry has this. Its blocks are the engine's or tokenizer's, else the cells of its
+// text, whose size in tokens is the prompt's average. A text shorter than a cell has no block.
 func promptOf(r *journal.Inference, of *journal.Prompt) prompt {
 	tokens := r.InputTokens.V
 	if !r.InputTokens.Set {
