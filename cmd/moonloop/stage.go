@@ -5,7 +5,7 @@ package main
 
 // This file handles s3:// and gs:// URLs in the arguments of a command. Traces are read by mooncake.Open, and journals one after the
 // other. Folders of runs are downloaded before a verb begins, and the output of a verb is uploaded when it is complete. So verbs handle
-// only files, and objects in the store are always complete.
+// only files, and objects in the store are always complete. Other URLs are refused here, except as names of traces.
 
 import (
 	"bytes"
@@ -17,6 +17,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -55,6 +56,8 @@ var (
 		"again", "clients", "config", "export", "journal", "model-config", "quarantine", "record", "request-rate-series", "save-prompts", "shard-dir", "temp-dir",
 		"traces",
 	}
+	// traceVerbs have traces as arguments, which mooncake.Open also fetches from http:// and https:// URLs.
+	traceVerbs = []string{"convert", "inspect", replayVerb, "search", "transform"}
 	// runVerbs have folders of runs as arguments.
 	runVerbs = []string{"report", "merge", "compare", "twin", "router"}
 	// localVerbs read files that are still being written, by themselves or by others.
@@ -85,6 +88,9 @@ type written struct {
 // begin downloads the folders of runs that the arguments name, and replaces URLs in flags by names of local files. It changes args in place.
 func (s *stage) begin(cmd *cobra.Command, args []string) error {
 	s.cmd = cmd
+	if err := refuseOtherURLs(cmd, args); err != nil {
+		return err
+	}
 	now := time.Now()
 	for i, arg := range args {
 		if objects.IsURL(arg) {
@@ -136,6 +142,53 @@ func (s *stage) begin(cmd *cobra.Command, args []string) error {
 		cmd.SetErr(urlWriter{cmd.ErrOrStderr(), s})
 	}
 	return nil
+}
+
+// anyURL matches the scheme of a URL. The name of a Windows drive is shorter.
+var anyURL = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]+://`)
+
+// refuseOtherURLs returns an error if an argument or a flag is a URL that is not of object storage, but the verb would use it as the name
+// of a file or a folder.
+func refuseOtherURLs(cmd *cobra.Command, args []string) error {
+	if own := cmd.ArgsLenAtDash(); own >= 0 {
+		args = args[:own] // the others are flags of replay
+	}
+	if slices.Contains(traceVerbs, cmd.Name()) {
+		args = nil
+	}
+	here := slices.Contains(localVerbs, cmd.Name())
+	for _, arg := range args {
+		if err := otherURL(arg, cmd.Name()+" reads", here); err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Concat(writtenFlags, localFlags) {
+		f := cmd.Flags().Lookup(name)
+		if f == nil {
+			continue
+		}
+		if err := otherURL(f.Value.String(), "--"+name+" is for", here || slices.Contains(localFlags, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// otherURL returns an error if a name is a URL, but not of object storage. The error does not show credentials in the URL.
+func otherURL(name, use string, here bool) error {
+	scheme := anyURL.FindString(name)
+	if scheme == "" || objects.IsURL(name) {
+		return nil
+	}
+	places := "files and folders on this machine, and objects in s3:// or gs://"
+	if here {
+		places = "files and folders on this machine"
+	}
+	advice := "name a file or a folder on this machine, and copy it with another tool, such as curl"
+	if strings.EqualFold(scheme, "file://") {
+		advice = "leave " + scheme + " out"
+	}
+	return hintError{fmt.Errorf("%s: %s %s, and not %s", mooncake.PublicName(name), use, places, scheme), advice}
 }
 
 // here returns a name in the temporary folder for the object or folder that a URL names.

@@ -207,6 +207,44 @@ func TestObjectStore(t *testing.T) {
 	}
 }
 
+// TestOtherURLs: URLs that are not of object storage are not used as names of files. The error says what can be read, and does not show the
+// keys in the URL.
+func TestOtherURLs(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, c := range []struct{ command, want string }{
+		{"compile URL", "compile reads files and folders on this machine, and objects in s3:// or gs://, and not http://"},
+		{"compile --list ok.journal https://u:xyzzy@h/j?key=xyzzy", "https://h/j: compile reads"},
+		{"compile hdfs://h/j", "and not hdfs://"},
+		{"compile S3://bucket/j", "and not S3://"},
+		{"compile file:///j", "leave file:// out"},
+		{"trunk URL --out trunk.json", "trunk reads"},
+		{"report URL", "report reads"},
+		{"merge URL --out whole", "merge reads"},
+		{"compare URL URL", "compare reads"},
+		{"twin URL", "twin reads"},
+		{"router URL", "router reads"},
+		{"referee URL --judge rate=1", "referee reads"},
+		{"shadow URL --out s --allow-target http://h -- --url http://h", "shadow reads files and folders on this machine, and not http://"},
+		{"compile j --out URL", "--out is for files and folders on this machine, and objects in s3:// or gs://, and not http://"},
+		{"transform j --scale 2 --out URL", "--out is for"},
+		{"replay j --url http://h --out URL", "--out is for"},
+		{"replay j --url http://h --save-prompts URL", "--save-prompts is for files and folders on this machine, and not http://"},
+		{"search j --objective ttft.p99<2s --out URL -- --url http://h", "--out is for"},
+		{"inspect http://127.0.0.1:1/u?key=xyzzy", "http://127.0.0.1:1/u was not fetched"},
+		{"search http://127.0.0.1:1/u --objective ttft.p99<2s -- --url http://127.0.0.1:1", "http://127.0.0.1:1/u was not fetched"},
+	} {
+		var out, said strings.Builder
+		args := strings.Fields(strings.ReplaceAll(c.command, "URL", "http://u:xyzzy@h/j?key=xyzzy"))
+		status := run(t.Context(), args, strings.NewReader(""), &out, &said)
+		if status != exitUsage || out.Len() > 0 || !strings.Contains(said.String(), c.want) || strings.Contains(said.String(), "xyzzy") {
+			t.Errorf("%s: status %d\n%s%s\nwant %s", c.command, status, out.String(), said.String(), c.want)
+		}
+	}
+	if left, err := os.ReadDir("."); err != nil || len(left) > 0 {
+		t.Errorf("%v is left, %v", left, err)
+	}
+}
+
 // TestUploadFails: a run whose upload fails is nowhere said to be in the store, and the error says where it is.
 func TestUploadFails(t *testing.T) {
 	tests3.Start(t, "moonloop", func(next http.Handler) http.Handler {
