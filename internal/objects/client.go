@@ -76,7 +76,7 @@ func connect(scheme string) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	opt.Transport = transport
+	opt.Transport = pager{transport}
 	core, err := minio.NewCore(u.Host, opt)
 	if err != nil {
 		return nil, err

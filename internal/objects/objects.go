@@ -11,6 +11,7 @@
 package objects
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -118,12 +119,11 @@ func (s *Store) List(ctx context.Context, url string) (list []Object, err error)
 	}
 	w := watch(ctx, stall)
 	defer w.end()
-	folder := strings.TrimSuffix(a.key, "/")
-	for o := range c.ListObjectsIter(w.ctx, a.bucket, minio.ListObjectsOptions{Prefix: folder, Recursive: true}) {
-		if o.Err != nil {
-			return nil, c.explain(a, "listed", w.cause(o.Err))
+	folder, pages := strings.TrimSuffix(a.key, "/"), newPages(w)
+	for o := range c.ListObjectsIter(pages.context(), a.bucket, minio.ListObjectsOptions{Prefix: folder, Recursive: true}) {
+		if err := cmp.Or(o.Err, pages.key(o.Key)); err != nil {
+			return nil, c.explain(a, "listed", w.cause(err))
 		}
-		w.alive()
 		rest, below := strings.CutPrefix(o.Key, folder)
 		if !below || rest != "" && folder != "" && rest[0] != '/' || strings.HasSuffix(o.Key, "/") {
 			continue // a folder that a console made, or one whose name only has the same beginning

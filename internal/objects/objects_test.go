@@ -305,6 +305,68 @@ func TestHostileServer(t *testing.T) {
 	}
 }
 
+// TestEndlessList: a list that does not end is an error, and not a command that never ends. Pages without a key are allowed.
+func TestEndlessList(t *testing.T) {
+	var write atomic.Value // func(page int, token string) (keys []string, next string)
+	var requests atomic.Int64
+	tests3.Start(t, "bucket", func(http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			n := int(requests.Add(1))
+			keys, next := write.Load().(func(int) ([]string, string))(n)
+			fmt.Fprintf(w, "<ListBucketResult><IsTruncated>%t</IsTruncated><NextContinuationToken>%s</NextContinuationToken>", next != "", strings.Trim(next, "-"))
+			for _, key := range keys {
+				fmt.Fprintf(w, "<Contents><Key>%s</Key><Size>1</Size></Contents>", key)
+			}
+			if len(keys) > 1 { // a page without an end
+				for err := error(nil); err == nil; {
+					_, err = fmt.Fprintf(w, "<Contents><Key>%s</Key></Contents>", keys[1])
+				}
+			}
+			fmt.Fprint(w, "</ListBucketResult>")
+		})
+	})
+	var s Store
+	defer s.Close()
+	for _, c := range []struct {
+		reason   string
+		page     func(n int) (keys []string, next string)
+		want     string
+		requests int64
+	}{
+		{"one token", func(n int) ([]string, string) { return []string{fmt.Sprintf("day/%09d", n)}, "t" }, "a continuation token for the second time", 2},
+		{
+			"two tokens in turns",
+			func(n int) ([]string, string) { return []string{fmt.Sprintf("day/%09d", n)}, strconv.Itoa(n % 2) },
+			"a continuation token for the second time", 3,
+		},
+		{"new tokens, the same keys", func(n int) ([]string, string) { return []string{"day/a"}, strconv.Itoa(n) }, "two pages begin with the same key", 2},
+		{"new tokens, no keys", func(n int) ([]string, string) { return nil, strconv.Itoa(n) }, "pages in a row have no key", maxEmpty + 1},
+		{
+			"new tokens, new keys of other folders",
+			func(n int) ([]string, string) { return []string{fmt.Sprintf("day-%09d", n)}, strconv.Itoa(n) },
+			"does not end after 4096 pages", maxPages,
+		},
+		{"a page without an end", func(int) ([]string, string) { return []string{"day/a", "day/" + strings.Repeat("b", 1000)}, "" }, "a page of the list has more than 16 MiB", 1},
+		{"truncated, without a token", func(int) ([]string, string) { return []string{"day/a"}, "-" }, "Truncated response should have", 1},
+		{"as many empty pages as allowed", func(n int) ([]string, string) {
+			if n <= maxEmpty {
+				return nil, strconv.Itoa(n)
+			}
+			return []string{"day/a"}, ""
+		}, "", maxEmpty + 1},
+	} {
+		requests.Store(0)
+		write.Store(c.page)
+		list, err := s.List(t.Context(), "s3://bucket/day")
+		if text := fmt.Sprint(err); err == nil != (c.want == "") || !strings.Contains(text, c.want) || err != nil && !strings.HasPrefix(text, "s3://bucket/day was not listed: http://") {
+			t.Errorf("%s: %v, want %q", c.reason, err, c.want)
+		}
+		if n := requests.Load(); n != c.requests || (err == nil) != (len(list) == 1) {
+			t.Errorf("%s: %d objects after %d requests, want %d", c.reason, len(list), n, c.requests)
+		}
+	}
+}
+
 // TestShortDNS: only a name that does not exist is reported as unknown. A DNS server that does not answer says nothing about the name.
 func TestShortDNS(t *testing.T) {
 	for _, c := range []struct {
