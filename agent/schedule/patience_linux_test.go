@@ -65,6 +65,38 @@ func ticks(t *testing.T) *atomic.Int64 {
 	return n
 }
 
+// TestBellOnlyIfPatient: only a waiter that can be patient opens an eventfd.
+func TestBellOnlyIfPatient(t *testing.T) {
+	onOneProcessor(t)
+	clk := clock.New()
+	bells := func() (n int) {
+		all, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, fd := range all {
+			if to, err := os.Readlink("/proc/self/fd/" + fd.Name()); err == nil && to == "anon_inode:[eventfd]" {
+				n++
+			}
+		}
+		return n
+	}
+	kernelWaiter(t, clk) // the runtime's poller has an eventfd, too, from the first descriptor on
+	for spin, want := range map[time.Duration]int{Spin: 1, 0: 0} {
+		before := bells()
+		w, err := NewWaiter(clk, spin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := bells() - before; got != want {
+			t.Errorf("a waiter that spins for %v has opened %d eventfds, want %d", spin, got, want)
+		}
+		if w.Close(); bells() != before {
+			t.Errorf("a waiter that spins for %v has left an eventfd open", spin)
+		}
+	}
+}
+
 // TestPatientWait: a patient wait is never early, and leaves other goroutines asleep, but not for long: in each wait that is longer than
 // MaxUnread, they run.
 func TestPatientWait(t *testing.T) {

@@ -22,7 +22,8 @@ import (
 // holding an operating-system thread.
 //
 // In the last part of each wait, the Waiter reads the clock again and again instead of sleeping. This part is about as long as recent
-// wake-ups took on this machine, but at most spin, and at most half of the wait. A spin of 0 uses the least CPU.
+// wake-ups took on this machine, but at most spin, and at most half of the wait. A spin of 0 uses the least CPU; such a Waiter is never
+// patient.
 func NewWaiter(clk clock.Clock, spin time.Duration) (Waiter, error) {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
@@ -35,9 +36,11 @@ func NewWaiter(clk clock.Clock, spin time.Duration) (Waiter, error) {
 		return nil, fmt.Errorf("create kernel timer: %w", err)
 	}
 	t.try = t.expired
-	if err := t.start(clk); err != nil {
-		_ = t.file.Close()
-		return nil, err
+	if spin > 0 { // the meter of hiccups does not spin, and needs no second descriptor, because it never waits patiently
+		if err := t.start(clk); err != nil {
+			_ = t.file.Close()
+			return nil, err
+		}
 	}
 	return t, nil
 }
