@@ -49,7 +49,7 @@ func dispatch(ctx context.Context, b *bench) error {
 				"so that the earliest request of a run is not late (for each program alike, so a delay that all its requests share does not count).\n"+
 				"`own`: by the program's own time of sending a request (vegeta's zero is set as above; k6 reports none).\n"+
 				"CPU is the program's, start and end included, per request. The floors are a bare net/http client on Go's timers,\n"+
-				"and one thread with bare system calls. They record nothing. Where the best floor misses a target too, the target is 1.1 times that floor.", b.lasts.Seconds()))
+				"and one thread with bare system calls. They record nothing. Where the best floor misses a target too, the target is %v times that floor.", b.lasts.Seconds(), ofFloor))
 		dispatchers, err := b.dispatchers(ctx, rate)
 		if err != nil {
 			return err
@@ -67,7 +67,7 @@ func dispatch(ctx context.Context, b *bench) error {
 		ours := t.median("moonloop"+asEven, "p50")
 		own, most, text := t.median("moonloop"+asBursts, "own p50"), 0.1, "own lateness p50 ≤ 0.1 ms on the trace's timestamps"
 		if floor := t.median(bareSends.name()+asBursts, "p50"); floor > most {
-			own, most, text = t.median("moonloop"+asBursts, "p50"), 1.1*floor, text+", which the floor misses: at the engine at most 1.1 times the floor's"
+			own, most, text = t.median("moonloop"+asBursts, "p50"), ofFloor*floor, text+fmt.Sprintf(", which the floor misses: at the engine at most %v times the floor's", ofFloor)
 		}
 		t.aim(text, own <= most, own, most)
 		even := t.median("moonloop"+asEven, "own p50")
@@ -81,7 +81,7 @@ func dispatch(ctx context.Context, b *bench) error {
 }
 
 // goals compares a row with vegeta's. If the best of its floors misses a goal, no client on this machine could meet it; the row must then be at
-// most 1.1 times that floor.
+// most ofFloor times that floor.
 func goals(t *table, name string, floors ...string) {
 	for _, g := range []struct {
 		column, text string
@@ -102,10 +102,13 @@ func goals(t *table, name string, floors ...string) {
 	}
 }
 
-// reachable returns a goal and its limit. If the floor misses the goal, the limit is 1.1 times the floor's figure.
+// ofFloor is how many times the floor's figure a figure may be where no client could meet a goal.
+const ofFloor = 1.1
+
+// reachable returns a goal and its limit. If the floor misses the goal, the limit is ofFloor times the floor's figure.
 func reachable(text string, most, floor float64) (string, float64) {
 	if floor > most {
-		return text + ", which the floor misses: at most 1.1 times the floor's", 1.1 * floor
+		return fmt.Sprintf("%s, which the floor misses: at most %v times the floor's", text, ofFloor), ofFloor * floor
 	}
 	return text, most
 }

@@ -6,6 +6,7 @@
 package main
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -47,6 +48,45 @@ func TestOff(t *testing.T) {
 func TestHighest(t *testing.T) {
 	if got := highest([]step{{0, 1}, {2, 1}, {2, -1}, {1, 1}, {3, -1}, {9, -1}}); got != 2 {
 		t.Errorf("%d open at once, want 2: the one that ends at 2 leaves before the other comes", got)
+	}
+}
+
+// TestOfFloor: every goal that the floor decides holds at ofFloor times the floor's figure, does not hold above it, and its text has the
+// factor.
+func TestOfFloor(t *testing.T) {
+	factor := fmt.Sprint(ofFloor)
+	for what, aim := range map[string]func(times float64) (text string, holds bool){
+		"reachable": func(times float64) (string, bool) {
+			text, most := reachable("", 1, 2)
+			return text, times*2 <= most
+		},
+		"gap errors": func(times float64) (string, bool) {
+			var tab table
+			for name, figure := range map[string]float64{"floor": 2, "ours": 2 * times} {
+				tab.add(name, num("gap error ms p1", -figure), num("gap error ms p99", figure))
+			}
+			aimGapErrors(&tab, "ours", "floor")
+			return tab.Targets[0], !strings.Contains(tab.Targets[0], "does not hold")
+		},
+		"coalesced gaps": func(times float64) (string, bool) {
+			var tab table
+			tab.add(stampedBare.label, num("coalesced %", 20))
+			tab.add("ours", num("coalesced %", 20*times+1))
+			aimCoalesced(&tab, "ours", "ours")
+			return tab.Targets[0], !strings.Contains(tab.Targets[0], "does not hold")
+		},
+		"own fault": func(times float64) (string, bool) {
+			var tab table
+			tab.add(stampedBare.label, (&report{wireLags: []float64{2}}).reasons()...)
+			tab.add("ours", (&report{wireLags: []float64{2 * times}, why: "wire_lag_p99"}).reasons()...)
+			aimOwnFault(&tab, "ours", "ours", true)
+			return factor, !strings.Contains(tab.Targets[0], "does not hold")
+		},
+	} {
+		text, at := aim(ofFloor)
+		if _, above := aim(ofFloor + 0.01); !at || above || !strings.Contains(text, factor) {
+			t.Errorf("%s: holds at %s times the floor: %t, and above: %t, with the text %q", what, factor, at, above, text)
+		}
 	}
 }
 

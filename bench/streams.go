@@ -129,7 +129,7 @@ func aimGapErrors(t *table, row, floor string) {
 		ours, most := t.median(row, column), 0.05
 		values = append(values, ours)
 		if floors := t.median(floor, column); math.Abs(floors) > most {
-			most, text = 1.1*math.Abs(floors), text+fmt.Sprintf("; the floor has %s at %s, so at most 1.1 times that", figure(floors), column[len("gap error ms "):])
+			most, text = ofFloor*math.Abs(floors), text+fmt.Sprintf("; the floor has %s at %s, so at most %v times that", figure(floors), column[len("gap error ms "):], ofFloor)
 		}
 		holds = holds && math.Abs(ours) <= most
 	}
@@ -139,7 +139,7 @@ func aimGapErrors(t *table, row, floor string) {
 // aimCoalesced compares the coalesced gaps of a row with the floor's: no client can respond in time on a processor that others occupy.
 func aimCoalesced(t *table, what, row string) {
 	ours, floors := t.median(row, "coalesced %"), t.median(stampedBare.label, "coalesced %")
-	t.aim(what+": at most 1.1× as many gaps as at the floor, and one in a hundred, cannot be told apart", ours <= 1.1*floors+1, ours, floors)
+	t.aim(fmt.Sprintf("%s: at most %v× as many gaps as at the floor, and one in a hundred, cannot be told apart", what, ofFloor), ours <= ofFloor*floors+1, ours, floors)
 }
 
 // reasonsColumn explains the cells of reasons.
@@ -162,7 +162,7 @@ func (r *report) reasons() []cell {
 func aimOwnFault(t *table, what, row string, busy bool) {
 	excused := map[string]bool{"–": true, "hiccup_share": true}
 	if busy { // no client can do better than the floor
-		noWorse := func(column string) bool { return t.median(row, column) <= 1.1*t.median(stampedBare.label, column) }
+		noWorse := func(column string) bool { return t.median(row, column) <= ofFloor*t.median(stampedBare.label, column) }
 		excused["coalesced_share"] = true // see aimCoalesced
 		excused["wire_lag_p99"], excused["gc_pause_max"] = noWorse(wireLag), noWorse(longestPause)
 	}
