@@ -272,7 +272,11 @@ func (c *Client) conclude(ctx context.Context, req *Request, s *stream, err erro
 	switch {
 	case s.failure != nil:
 		x.Err = s.failure
-		x.Err.Message = cleaned(x.Err.Message, c.secrets, req.Body, maxServerMessage)
+		most := maxServerMessage
+		if x.Status/100 == 3 { // the text is not the server's, and its end says what to do
+			most = maxMessage
+		}
+		x.Err.Message = cleaned(x.Err.Message, c.secrets, req.Body, most)
 	case err == nil, s.complete() && (stopped || x.Done):
 		// The reply is complete: neither our timeout nor an abrupt close changes that.
 		if !s.complete() {

@@ -21,12 +21,19 @@ import (
 // closes the connections that are still open, and waits for the function.
 func serve(t *testing.T, handle func(c net.Conn)) string {
 	t.Helper()
+	ln := listen(t)
+	serveOn(t, ln, handle)
+	return "http://" + ln.Addr().String()
+}
+
+// listen returns a listener on the loopback interface.
+func listen(t *testing.T) net.Listener {
+	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	serveOn(t, ln, handle)
-	return "http://" + ln.Addr().String()
+	return ln
 }
 
 func serveOn(t *testing.T, ln net.Listener, handle func(c net.Conn)) {
