@@ -205,7 +205,7 @@ func (e ending) describeTrace(counts load.Counts) report.Trace {
 	}
 	maps.DeleteFunc(t.Filtered, func(_ string, n int64) bool { return n == 0 })
 	if counts.Cut {
-		t.NotReached, t.AtLeast = e.in.notReached(counts.Read+rejected, e.plan.passes)
+		t.NotReached, t.AtLeast = e.in.notReached(counts.Read+rejected+e.in.again.Load(), e.plan.passes)
 		if limit := e.plan.maxRows; limit > 0 { // of a loop, mostly fewer than its passes have
 			most := max(0, limit+counts.OutsideWindow-counts.Read)
 			t.NotReached, t.AtLeast = min(t.NotReached, most), t.AtLeast && t.NotReached < most
@@ -252,7 +252,7 @@ func (e ending) facts(rep *report.Report, m observe.Machine, counts load.Counts)
 	facts := judge.FromFigures(rep.Figures())
 	facts.Rows = rep.Trace.Rows
 	rejected := e.in.quarantine.Count()
-	facts.RejectedShare = judge.Know(float64(rejected) / float64(max(1, rejected+counts.Read)))
+	facts.RejectedShare = judge.Know(float64(rejected) / float64(max(1, rejected+counts.FirstPass))) // rejected rows are counted once, however many passes a loop has
 	facts.Elapsed = m.Elapsed.Seconds()
 	facts.Breaks = e.before.breaks()
 	facts.LookAheadStalls = judge.Know(float64(e.stats.Stalls))
@@ -277,7 +277,7 @@ func (e ending) facts(rep *report.Report, m observe.Machine, counts load.Counts)
 func (e ending) warn(f *measure.Figures, counts load.Counts, loss telemetry.Loss, runErr error) {
 	said, rejected := e.said, e.in.quarantine.Count()
 	if counts.PastLimit == 0 && !counts.Cut && runErr == nil && e.plan.limits.allRows {
-		if err := e.in.trace.Meta().CheckRows(counts.Read + rejected); err != nil {
+		if err := e.in.trace.Meta().CheckRows(counts.FirstPass + rejected); err != nil {
 			said.warn("%v", err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/moonloop/moonloop/agent/carry"
@@ -54,6 +55,7 @@ type input struct {
 	quarantine *mooncake.Quarantine // nil unless the trace is read leniently
 	looped     *mooncake.Trace      // of the current pass of a loop; owned by the reading goroutine
 	rejected   int64                // rows that a dry run leaves out; final once the whole trace has been read
+	again      atomic.Int64         // rows that a later pass of a loop leaves out; the first pass has reported them
 }
 
 // openInput opens the trace. Meanwhile it checks whether the OTLP receivers are reachable, because nobody wants
@@ -123,7 +125,7 @@ func openTrace(ctx context.Context, cfg Config, needs func(int64, []mooncake.Rep
 			_ = in.looped.Close() // it was only read
 		}
 		if c.Lenient {
-			read.Reject = func(mooncake.Rejected) error { return nil } // the first pass has reported the row
+			read.Reject = func(mooncake.Rejected) error { in.again.Add(1); return nil } // the first pass has reported the row
 		}
 		var err error
 		if in.looped, err = mooncake.Open(ctx, c.Name, read); err != nil {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -195,5 +196,53 @@ func TestNoticesWhileTheTraceIsRead(t *testing.T) {
 		if rep, err := Run(t.Context(), cfg); err != nil || rep.Trace.Rows < 2 {
 			t.Errorf("%d rows, %v", rep.Trace.Rows, err)
 		}
+	}
+}
+
+// TestLoopOfAKnownTrace: the number of rows in the sidecar is that of one pass, and so is the number of rows of which a share was rejected.
+func TestLoopOfAKnownTrace(t *testing.T) {
+	e := newEngine(t, simulator.Config{})
+	const rows, bad = 19, 1 // 5 % of the rows are bad, which is not yet invalid
+	for _, tc := range []struct {
+		name   string
+		said   int // rows in the sidecar
+		loop   int
+		warned bool
+	}{
+		{"once", rows + bad, 0, false},
+		{"three times", rows + bad, 3, false},
+		{"three times, of a trace that was cut", rows + bad + 1, 3, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			var lines bytes.Buffer
+			for i := range rows {
+				fmt.Fprintf(&lines, `{"timestamp": %d, "input_length": 100, "output_length": 2}`+"\n", i)
+			}
+			lines.WriteString(`{"timestamp": 19, "input_length": -1}` + "\n")
+			for name, content := range map[string][]byte{"t.jsonl": lines.Bytes(), "t.meta.json": fmt.Appendf(nil, `{"schema": 1, "rows": %d}`, tc.said)} {
+				if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			rep, err := Run(t.Context(), Config{
+				Trace: Trace{Name: filepath.Join(dir, "t.jsonl"), Loop: tc.loop, Lenient: true}, Prompt: ids, Lead: time.Millisecond,
+				Target: Target{URL: e.url, Model: "m"}, Out: filepath.Join(dir, "out"),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if sent := int64(rows * max(1, tc.loop)); rep.Trace.Rows != sent {
+				t.Errorf("%d rows sent, want %d", rep.Trace.Rows, sent)
+			}
+			if warned := strings.Contains(strings.Join(rep.Warnings, "\n"), "sidecar says"); warned != tc.warned {
+				t.Errorf("a warning of the number of rows: %t, want %t: %q", warned, tc.warned, rep.Warnings)
+			}
+			rejected := slices.IndexFunc(rep.Verdict.Reasons, func(r judge.Reason) bool { return r.Metric == "rows_rejected" })
+			if share := 100 * float64(bad) / (rows + bad); rejected < 0 || rep.Verdict.Reasons[rejected].Value != share {
+				t.Errorf("%+v: want rows_rejected %v %%", rep.Verdict.Reasons, share)
+			}
+		})
 	}
 }

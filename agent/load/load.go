@@ -109,7 +109,8 @@ type ModelRows struct {
 
 // Counts counts the rows by what happened to them. Valid after the stream has ended.
 type Counts struct {
-	Read          int64 // rows in the trace, as far as it was read
+	Read          int64 // rows in the trace, as far as it was read; of a loop, in all passes
+	FirstPass     int64 // those of Read that are in the first pass of a loop; all of Read if there is no loop
 	OutsideWindow int64
 	PastLimit     int64 // after MaxRows; reading stops there, so this counts only rows of the look-ahead
 	OtherShards   int64

@@ -28,6 +28,7 @@ type entry struct {
 	line    int64
 	turn    bool // a later turn of its session
 	outside bool // it is outside the window
+	again   bool // it is of a later pass of a loop
 	shard   int
 	// The rows that it waits for, by index, and their group. The entry has the position of the latest of them.
 	after []int64

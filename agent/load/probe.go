@@ -66,7 +66,7 @@ func (s *Stream) probe() error {
 			s.info.Following++
 		}
 		s.head = append(s.head, e)
-		s.counts.Read++ // no other goroutine exists yet
+		e.counted(&s.counts) // no other goroutine exists yet
 	}
 	s.info.Rows, s.info.Whole = len(s.head), errors.Is(s.headErr, io.EOF)
 	s.info.Scheduled = s.info.Timed || s.arrivals != nil

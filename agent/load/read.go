@@ -42,6 +42,14 @@ func (s *Stream) feed() {
 	}
 }
 
+// counted counts the entry as read.
+func (e *entry) counted(c *Counts) {
+	c.Read++
+	if !e.again {
+		c.FirstPass++
+	}
+}
+
 // drain stops the reading, and waits for its end, at most a second. It reports whether the reading has ended.
 func (s *Stream) drain() (ended bool) {
 	s.stop()
@@ -80,7 +88,7 @@ func (s *Stream) receive() (entry, error) {
 		s.fileEnded = true
 		return entry{}, f.err
 	}
-	s.count(func(c *Counts) { c.Read++ })
+	s.count(f.counted)
 	if s.division != nil {
 		s.division.assign(&f.entry)
 	}
@@ -105,7 +113,7 @@ func (s *Stream) readFile() (entry, error) {
 			s.info.Timed = r.Timestamp.Set && !s.opt.FileOrder
 		}
 		s.looped(r)
-		e := entry{Row: r, index: s.index}
+		e := entry{Row: r, index: s.index, again: s.looping.pass > 0}
 		fault := s.setTime(&e)
 		if fault == nil && r.Delay.V/s.opt.Speedup > clock.Millis(horizon) {
 			fault = &mooncake.RowError{
