@@ -13,8 +13,10 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/report/lines"
 	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/semconv"
 )
 
 const maxRows = 10_000_000 // of one run: about 2 GiB
@@ -27,6 +29,7 @@ type row struct {
 	timestamp          float64
 	input, output      int64
 	served             bool
+	failed             bool // by the engine, or not sent because the engine failed an earlier request
 	reason             string
 	intended           float64 // since the start of the run
 	ttft, latency, itl float64
@@ -103,7 +106,7 @@ func parseLine(line []byte) (row, float64, error) {
 	}
 	r := row{
 		index: x.Row, turn: x.Turn, timestamp: l.Timestamp.Or(math.NaN()), input: l.Input, output: l.Output,
-		served: x.Outcome == "served", reason: x.Reason, intended: x.Intended.Or(math.NaN()),
+		served: x.Outcome == semconv.OutcomeServed, failed: engineFailed(x.Outcome, x.Reason), reason: x.Reason, intended: x.Intended.Or(math.NaN()),
 		ttft: math.NaN(), latency: math.NaN(), itl: math.NaN(), cached: x.Usage.Cached.Or(-1), finish: x.Finish,
 		seenTTFT: l.Observed.TTFT.Or(math.NaN()), seenTime: l.Observed.Duration.Or(math.NaN()),
 		seenCached: l.Observed.Cached.Or(-1), seenFinish: l.Observed.Finish,
@@ -114,6 +117,20 @@ func parseLine(line []byte) (row, float64, error) {
 	prompt := x.Usage.Prompt.Or(l.Input)
 	r.uncached = max(0, prompt-max(0, x.Usage.Cached.Or(x.Predicted.Or(0))))
 	return r, x.Lateness.Or(0), nil
+}
+
+// engineFailed reports whether the engine failed a request, or did not answer it in time, or failed a request that this one had to wait for. Rows
+// that the replay itself left out, by a limit or an interrupt or on purpose, did not fail.
+func engineFailed(outcome, reason string) bool {
+	switch outcome {
+	case semconv.OutcomeFailed:
+		return true
+	case semconv.OutcomeCancelled:
+		return reason == measure.CancelEnd
+	case semconv.OutcomeSkipped:
+		return reason == measure.SkipSession || reason == measure.SkipGraph
+	}
+	return false
 }
 
 // rowsDigest returns a digest of the requests of a run and their times; empty if the folder has no readable rows.

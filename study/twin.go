@@ -153,9 +153,13 @@ func ReadTwin(dir string, most map[string]float64) (*Twin, error) {
 
 // compare compares rows. They are in the order of their times.
 func (t *Twin) compare(rows []row, most map[string]float64) {
+	ended := 0
 	for _, r := range rows {
-		if !r.served {
+		if r.failed {
 			t.Failed++
+		}
+		if r.served || r.failed {
+			ended++
 		}
 		if r.served && r.finish != "" && r.seenFinish != "" {
 			if t.KnownFinish++; r.finish != r.seenFinish {
@@ -166,7 +170,7 @@ func (t *Twin) compare(rows []row, most map[string]float64) {
 	t.durations("ttft", rows, func(r *row) (float64, float64) { return r.seenTTFT, r.ttft }, most)
 	t.durations("duration", rows, func(r *row) (float64, float64) { return r.seenTime, r.latency }, most)
 	t.hits(rows, most["hit_rate"])
-	t.errors(most["errors"])
+	t.errors(ended, most["errors"])
 	t.parts(rows)
 	t.answer()
 }
@@ -229,10 +233,11 @@ func (t *Twin) hits(rows []row, most float64) {
 }
 
 // errors adds the check of failed requests. A trace has only requests that production served, so production's share is 0 here.
-func (t *Twin) errors(most float64) {
-	share := float64(t.Failed) / float64(t.Rows)
+// Rows that ended are those that were served or failed.
+func (t *Twin) errors(ended int, most float64) {
+	share := float64(t.Failed) / float64(max(1, ended))
 	production, replay := 0.0, 100*share
-	c := Check{Name: "errors", Unit: "%", Rows: t.Rows, Production: &production, Replay: &replay, Difference: share, Low: share, High: share, Tolerance: most, Outcome: OpenTolerance}
+	c := Check{Name: "errors", Unit: "%", Rows: ended, Production: &production, Replay: &replay, Difference: share, Low: share, High: share, Tolerance: most, Outcome: OpenTolerance}
 	c.judge()
 	t.Checks = append(t.Checks, c)
 }

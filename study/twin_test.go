@@ -6,7 +6,9 @@ package study_test
 import (
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -68,6 +70,47 @@ func TestTwin(t *testing.T) {
 		}
 		if name == "slower" && (math.Abs(w.Checks[0].Difference-0.5) > 0.02 || w.Distributions[0].KS < 0.99 || w.Distributions[1].KS != 0 || math.Abs(*w.Parts[0].TTFT-1.5) > 0.02) {
 			t.Errorf("slower: %+v", w.Checks)
+		}
+	}
+}
+
+// TestTwinErrors: the engine's failures are errors, and what followed from them. Rows that the replay left out itself are not.
+func TestTwinErrors(t *testing.T) {
+	for result, failed := range map[string]bool{
+		`"outcome": "failed", "reason": "server_error"`:        true,
+		`"outcome": "cancelled", "reason": "cut_off"`:          true,
+		`"outcome": "skipped", "reason": "session_failed"`:     true,
+		`"outcome": "skipped", "reason": "predecessor_failed"`: true,
+		`"outcome": "cancelled"`:                               false,
+		`"outcome": "cancelled", "reason": "broken_off"`:       false,
+		`"outcome": "skipped", "reason": "max_duration"`:       false,
+		`"outcome": "skipped", "reason": "interrupted"`:        false,
+		`"outcome": "skipped", "reason": "prompt_too_short"`:   false,
+		`"outcome": "disconnected"`:                            false,
+	} {
+		dir := twin(t, "valid", 1, 500, 0, atProductionsTimes)
+		path := filepath.Join(dir, "requests.jsonl")
+		served, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		others := strings.Repeat(`{"input_length": 9, "output_length": 9, "result": {`+result+`, "row": 999}}`+"\n", 50)
+		put(t, path, string(served)+others)
+		most, err := study.ParseTolerances("")
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, err := study.ReadTwin(dir, most)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := w.Checks[slices.IndexFunc(w.Checks, func(c study.Check) bool { return c.Name == "errors" })]
+		wantFailed, wantRows, wantAnswer := 0, 200, study.WithinTolerance
+		if failed {
+			wantFailed, wantRows, wantAnswer = 50, 250, study.OutsideTolerance
+		}
+		if w.Failed != wantFailed || c.Rows != wantRows || c.Difference != float64(wantFailed)/float64(wantRows) || w.Answer != wantAnswer {
+			t.Errorf("%s: %d failed, %+v, %s; want %d of %d, %s", result, w.Failed, c, w.Answer, wantFailed, wantRows, wantAnswer)
 		}
 	}
 }
