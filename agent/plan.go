@@ -140,6 +140,11 @@ func (p *plan) describe(cfg Config, in *input, found preflight.Findings) {
 		Name: in.name, BlockSize: opt.BlockSize, SessionMode: info.Sessions.String(), Unit: in.unit(),
 		Quarantine: in.quarantine.Name(),
 	}
+	if meta := in.trace.Meta(); meta != nil {
+		for _, t := range meta.Transformations {
+			p.trace.Transformations = append(p.trace.Transformations, t.Name)
+		}
+	}
 	if info.Grid.Coarse {
 		p.trace.Grid = info.Grid.Quantum
 	}

@@ -48,6 +48,7 @@ type Run struct {
 	figures  map[string]map[string]float64 // by tag and statistic
 	units    map[string]string             // by tag
 	trace    traceIdentity
+	steps    []string       // names of the transformations of the trace
 	schedule map[string]any // how the trace was sent; the seed only if it determines times, not only words
 	// cut says that the run ended early and does not count as evidence, so that it may have fewer rows than the others.
 	cut  bool
@@ -137,8 +138,9 @@ func parseSummary(b []byte) (*Run, error) {
 		Cancelled bool `json:"was_cancelled"`
 		Trace     struct {
 			traceIdentity
-			NotReached int64 `json:"rows_not_reached"`
-			AtLeast    bool  `json:"rows_not_reached_at_least"`
+			NotReached      int64    `json:"rows_not_reached"`
+			AtLeast         bool     `json:"rows_not_reached_at_least"`
+			Transformations []string `json:"transformations"`
 		} `json:"trace"`
 		Schedule map[string]any `json:"schedule"`
 		Fidelity struct {
@@ -157,7 +159,7 @@ func parseSummary(b []byte) (*Run, error) {
 	if err := json.Unmarshal(b, &members); err != nil {
 		return nil, err
 	}
-	run := &Run{Start: s.Start, Verdict: s.Verdict.Class, trace: s.Trace.traceIdentity, schedule: s.Schedule, figures: map[string]map[string]float64{}, units: map[string]string{}}
+	run := &Run{Start: s.Start, Verdict: s.Verdict.Class, trace: s.Trace.traceIdentity, steps: s.Trace.Transformations, schedule: s.Schedule, figures: map[string]map[string]float64{}, units: map[string]string{}}
 	run.cut = run.Verdict != ValidVerdict && (s.Cancelled || s.Trace.NotReached > 0 || s.Trace.AtLeast)
 	for _, r := range s.Verdict.Reasons {
 		if r.Class != ValidVerdict {

@@ -119,6 +119,9 @@ func ParseTolerances(text string) (map[string]float64, error) {
 // MinTwinRows is the number of rows with a value from production and from the replay that a check needs to decide.
 const MinTwinRows = leastRows
 
+// otherLoads are the transformations after which a trace no longer has production's times, or no longer as many requests as production had.
+var otherLoads = []string{"time-scale", "max-gap", "scale", "draw", "merge"}
+
 // ReadTwin compares the replay in a folder with the production that its rows were captured from. It is an error if no row has a value from
 // production, or if the replay's schedule was not production's, because latencies then cannot agree.
 func ReadTwin(dir string, most map[string]float64) (*Twin, error) {
@@ -142,6 +145,9 @@ func ReadTwin(dir string, most map[string]float64) (*Twin, error) {
 	}
 	if t.Speedup != 1 {
 		return nil, fmt.Errorf("the replay in %s was sent at %g times the speed of production, so latencies cannot be compared; replay the trace without --speedup", dir, t.Speedup)
+	}
+	if i := slices.IndexFunc(run.steps, func(step string) bool { return slices.Contains(otherLoads, step) }); i >= 0 {
+		return nil, fmt.Errorf("the trace that was replayed in %s does not have the load of production, because it was transformed (%s), so latencies cannot be compared; replay the trace as it was captured", dir, run.steps[i])
 	}
 	if !slices.ContainsFunc(rows, row.observed) {
 		return nil, fmt.Errorf("%s: no row says what production observed (observed.ttft_ms, observed.duration_ms, observed.cached_tokens); replay a trace that `moonloop capture`, `compile` or `convert` made of production's telemetry", dir)

@@ -49,6 +49,7 @@ func TestTwin(t *testing.T) {
 		outside string
 		answer  study.Outcome
 	}{
+		"a part":  {transformed(t, "convert", "window", "first"), "", study.WithinTolerance},
 		"equal":   {twin(t, "valid", 1, 500, 0, atProductionsTimes), "", study.WithinTolerance},
 		"slower":  {twin(t, "valid", 1.5, 500, 0, atProductionsTimes), "ttft.p50 ttft.p99", study.OutsideTolerance},
 		"colder":  {twin(t, "valid", 1, 400, 0, atProductionsTimes), "hit_rate", study.OutsideTolerance},
@@ -115,6 +116,19 @@ func TestTwinErrors(t *testing.T) {
 	}
 }
 
+// transformed writes a run of a trace whose metadata file names these steps.
+func transformed(t *testing.T, steps ...string) string {
+	t.Helper()
+	dir := twin(t, "valid", 1, 500, 0, atProductionsTimes)
+	path := filepath.Join(dir, "summary.json")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, path, strings.Replace(string(text), `"trace": {`, fmt.Sprintf(`"trace": {"transformations": ["%s"], `, strings.Join(steps, `", "`)), 1))
+	return dir
+}
+
 func TestTwinRefuses(t *testing.T) {
 	a := write(t, side(100, 1000)...)
 	with := func(requests string) string {
@@ -127,6 +141,7 @@ func TestTwinRefuses(t *testing.T) {
 		"followed the schedule \"rate\"": twin(t, "valid", 1, 500, 0, `{"mode": "rate"}`),
 		"no replay wrote its results":    t.TempDir(),
 		"has neither requests.jsonl":     filepath.Join(a, "run1"),
+		"transformed (time-scale)":       transformed(t, "convert", "window", "time-scale"),
 		"no row says what production":    with(`{"result": {"outcome": "served"}}`),
 		`line 1: no field "result"`:      with("{}\n"),
 		"line 1: invalid character":      with("\x00\n"),

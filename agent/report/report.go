@@ -230,6 +230,8 @@ type Trace struct {
 	SeqDigest     string  `json:"seq_digest,omitempty"`
 	TreeDigest    string  `json:"tree_digest,omitempty"`
 	ArrivalDigest string  `json:"arrival_digest,omitempty"`
+	// Transformations are the names of the steps in the trace's metadata file, such as convert or time-scale, in their order.
+	Transformations []string `json:"transformations,omitempty"`
 }
 
 // RatePoint is a rate at one time, in requests per second. Between two points it changes linearly.

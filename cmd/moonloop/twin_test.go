@@ -5,6 +5,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -86,6 +87,31 @@ func TestTwinVerb(t *testing.T) {
 		var out strings.Builder
 		if status := run(t.Context(), append([]string{"twin"}, strings.Fields(args)...), strings.NewReader(""), &out, &out); status != exitUsage || !strings.Contains(out.String(), want) {
 			t.Errorf("twin %s: exit status %d, %s\nwant %s", args, status, out.String(), want)
+		}
+	}
+}
+
+// TestTwinOfATransformedTrace: a replay says in which way its trace was transformed, so that it is not compared with production under another load.
+func TestTwinOfATransformedTrace(t *testing.T) {
+	server, _ := startSimulator(t)
+	t.Chdir(t.TempDir())
+	const row = `{"timestamp": %d, "input_length": 99, "output_length": 1, "observed": {"ttft_ms": 5}}` + "\n"
+	if err := os.WriteFile("t.jsonl", fmt.Appendf(nil, row+row, 0, 20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct{ steps, said string }{
+		"as it was": {"--first=2", ""},
+		"faster":    {"--first=2 --time-scale=0.5", "was transformed (time-scale)"},
+	} {
+		var out strings.Builder
+		args := []string{"replay", "t.jsonl", "--url", server.URL, "--out", name, "--transform", test.steps}
+		if status := run(t.Context(), args, strings.NewReader(""), &out, &out); status != exitOK {
+			t.Fatalf("%s: exit status %d, %s", name, status, &out)
+		}
+		out.Reset()
+		status := run(t.Context(), []string{"twin", name}, strings.NewReader(""), &out, &out)
+		if refused := status == exitUsage; refused != (test.said != "") || !strings.Contains(out.String(), test.said) {
+			t.Errorf("%s: exit status %d, %s", name, status, &out)
 		}
 	}
 }
