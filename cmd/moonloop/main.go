@@ -127,8 +127,12 @@ func execute(ctx context.Context, root *cobra.Command, args []string, stdin io.R
 	if exit, ok := errors.AsType[exitError](err); ok {
 		return exit.status
 	}
+	interrupted := ctx.Err() != nil
+	if interrupted && err.Error() == context.Canceled.Error() { // one that says more, such as what was interrupted, is printed as it is
+		err = errInterrupted
+	}
 	printError(urlWriter{stderr, staged}, err)
-	if ctx.Err() != nil {
+	if interrupted {
 		return exitInterrupted
 	}
 	return exitUsage

@@ -5,6 +5,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -206,5 +207,21 @@ func TestInterrupt(t *testing.T) {
 				t.Errorf("records: %v\n%s", err, records)
 			}
 		})
+	}
+}
+
+// TestInterruptedBySignal: a verb that is interrupted says so, in words of the user's.
+func TestInterruptedBySignal(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("t.jsonl", []byte(`{"timestamp": 0, "input_length": 9, "output_length": 1}`+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, args := range []string{"inspect t.jsonl", "transform t.jsonl", "transform t.jsonl --scale 0.5 --out o.jsonl", "generate --rows 99999", "generate --rows 99999 --out g.jsonl"} {
+		var out, said strings.Builder
+		if status := run(ctx, strings.Fields(args), strings.NewReader(""), &out, &said); status != exitInterrupted || said.String() != "moonloop: error: interrupted\n" {
+			t.Errorf("%s: exit status %d, %s", args, status, &said)
+		}
 	}
 }
