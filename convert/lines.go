@@ -99,7 +99,7 @@ func (l *lines) failure(err error) error {
 	case errors.Is(err, bufio.ErrTooLong), errors.Is(err, jsonrows.ErrLongLine):
 		fault.Rule, fault.Advice = "the line is too long", "raise the line limit (--max-line)"+l.advice
 	default:
-		return fmt.Errorf("%s:%d: the file cannot be read to its end: %w", l.name, l.line(), err)
+		return fmt.Errorf("%s:%d: the file cannot be read to its end: %w; use a complete copy of the file", l.name, l.line(), err)
 	}
 	return fault
 }

@@ -100,6 +100,16 @@ func TestPublicRefuses(t *testing.T) {
 	}
 }
 
+// TestASourceThatBreaksOff: the error of a file that is cut off, such as a compressed one, says what to do.
+func TestASourceThatBreaksOff(t *testing.T) {
+	cut := io.MultiReader(strings.NewReader(`{"chat_id": 1`), failing{io.ErrUnexpectedEOF})
+	source := capture.Source{Name: "f", Open: func() (io.ReadCloser, error) { return io.NopCloser(cut), nil }}
+	const want = "f:1: the file cannot be read to its end: unexpected EOF; use a complete copy of the file"
+	if _, err := Convert(t.Context(), Options{Format: Bailian}, writeTo(io.Discard).sink, source); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v, want %q", err, want)
+	}
+}
+
 // closing is a file that decrements the number of open files when it is closed.
 type closing struct {
 	io.Reader
