@@ -146,6 +146,10 @@ func ReadTwin(dir string, most map[string]float64) (*Twin, error) {
 	if t.Speedup != 1 {
 		return nil, fmt.Errorf("the replay in %s was sent at %g times the speed of production, so latencies cannot be compared; replay the trace without --speedup", dir, t.Speedup)
 	}
+	passes, _ := run.schedule["loop_passes"].(float64)
+	if fresh, _ := run.schedule["loop_fresh"].(bool); !fresh && (passes > 1 || run.schedule["loop_for_ms"] != nil) {
+		return nil, fmt.Errorf("the replay in %s sent the trace in a loop, so later passes found in the cache what earlier ones had left there, unlike production; replay the trace without --loop, or with --loop-fresh", dir)
+	}
 	if i := slices.IndexFunc(run.steps, func(step string) bool { return slices.Contains(otherLoads, step) }); i >= 0 {
 		return nil, fmt.Errorf("the trace that was replayed in %s does not have the load of production, because it was transformed (%s), so latencies cannot be compared; replay the trace as it was captured", dir, run.steps[i])
 	}

@@ -49,12 +49,13 @@ func TestTwin(t *testing.T) {
 		outside string
 		answer  study.Outcome
 	}{
-		"a part":  {transformed(t, "convert", "window", "first"), "", study.WithinTolerance},
-		"equal":   {twin(t, "valid", 1, 500, 0, atProductionsTimes), "", study.WithinTolerance},
-		"slower":  {twin(t, "valid", 1.5, 500, 0, atProductionsTimes), "ttft.p50 ttft.p99", study.OutsideTolerance},
-		"colder":  {twin(t, "valid", 1, 400, 0, atProductionsTimes), "hit_rate", study.OutsideTolerance},
-		"failing": {twin(t, "valid", 1, 500, 10, atProductionsTimes), "errors", study.OutsideTolerance},
-		"invalid": {twin(t, "invalid", 1.5, 500, 0, atProductionsTimes), "ttft.p50 ttft.p99", study.OpenTolerance},
+		"a loop with new blocks": {twin(t, "valid", 1, 500, 0, `{"mode": "timestamps", "speedup": 1, "loop_passes": 2, "loop_fresh": true}`), "", study.WithinTolerance},
+		"a part":                 {transformed(t, "convert", "window", "first"), "", study.WithinTolerance},
+		"equal":                  {twin(t, "valid", 1, 500, 0, atProductionsTimes), "", study.WithinTolerance},
+		"slower":                 {twin(t, "valid", 1.5, 500, 0, atProductionsTimes), "ttft.p50 ttft.p99", study.OutsideTolerance},
+		"colder":                 {twin(t, "valid", 1, 400, 0, atProductionsTimes), "hit_rate", study.OutsideTolerance},
+		"failing":                {twin(t, "valid", 1, 500, 10, atProductionsTimes), "errors", study.OutsideTolerance},
+		"invalid":                {twin(t, "invalid", 1.5, 500, 0, atProductionsTimes), "ttft.p50 ttft.p99", study.OpenTolerance},
 	} {
 		w, err := study.ReadTwin(test.dir, most)
 		if err != nil {
@@ -141,6 +142,8 @@ func TestTwinRefuses(t *testing.T) {
 		"followed the schedule \"rate\"": twin(t, "valid", 1, 500, 0, `{"mode": "rate"}`),
 		"no replay wrote its results":    t.TempDir(),
 		"has neither requests.jsonl":     filepath.Join(a, "run1"),
+		"sent the trace in a loop":       twin(t, "valid", 1, 500, 0, `{"mode": "timestamps", "speedup": 1, "loop_passes": 2}`),
+		"in a loop, so later passes":     twin(t, "valid", 1, 500, 0, `{"mode": "timestamps", "speedup": 1, "loop_for_ms": 60000}`),
 		"transformed (time-scale)":       transformed(t, "convert", "window", "time-scale"),
 		"no row says what production":    with(`{"result": {"outcome": "served"}}`),
 		`line 1: no field "result"`:      with("{}\n"),
