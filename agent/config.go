@@ -115,6 +115,7 @@ type Config struct {
 // Trace is what is replayed.
 type Trace struct {
 	Name      string    // path, "-" for Stdin, or a URL, see mooncake.Open
+	MadeFrom  string    // what reports name if Name is a temporary file: the trace that it was made from; empty = Name
 	Stdin     io.Reader // nil = the process's standard input
 	BlockSize int       // tokens per hash id; 0 = from the sidecar, else 512
 	// FineBlockSize is the number of tokens per id of hash_ranges; 0 = from the sidecar.
@@ -259,6 +260,9 @@ type Disconnect struct {
 	Share float64       // of the requests, 0 to 1
 	After time.Duration // since the last byte of the request was sent; a reply that is complete by then is served; 0 = at once
 }
+
+// Source returns the name by which users know the trace. It may have credentials.
+func (t *Trace) Source() string { return cmp.Or(t.MadeFrom, t.Name) }
 
 // Validate reports everything that is wrong with the configuration, without touching the network or the disk.
 func (c *Config) Validate() error {

@@ -81,7 +81,7 @@ func openInput(ctx context.Context, cfg Config, needs func(int64, []mooncake.Rep
 		case o := <-opened:
 			return o.input, o.err
 		case <-ctx.Done(): // a trace may be a pipe that is silent
-			err = fmt.Errorf("trace %s: interrupted before its first rows could be read: %w", mooncake.PublicName(cfg.Trace.Name), context.Cause(ctx))
+			err = fmt.Errorf("trace %s: interrupted before its first rows could be read: %w", mooncake.PublicName(cfg.Trace.Source()), context.Cause(ctx))
 		}
 	}
 	go func() { (<-opened).close() }()
@@ -91,7 +91,7 @@ func openInput(ctx context.Context, cfg Config, needs func(int64, []mooncake.Rep
 // openTrace opens the trace and reads its first rows, as its sidecar and the configuration say.
 func openTrace(ctx context.Context, cfg Config, needs func(int64, []mooncake.Reply)) (in *input, err error) {
 	c := cfg.Trace
-	in = &input{path: c.Name, name: mooncake.PublicName(c.Name)}
+	in = &input{path: c.Name, name: mooncake.PublicName(c.Source())}
 	defer func() {
 		if err != nil {
 			in.close()

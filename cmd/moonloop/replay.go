@@ -538,7 +538,7 @@ func (f *replayFlags) replay(cmd *cobra.Command, cfg agent.Config) error {
 	view := term.NewProgress(stderr, progressMode)
 	cfg.Trace.Stdin = cmd.InOrStdin()
 	cfg.Tool = version()
-	cfg.Command = publicCommand(cmd, []string{cfg.Trace.Name})
+	cfg.Command = publicCommand(cmd, []string{cfg.Trace.Source()})
 	say := func(text string) {
 		if s := screen.Load(); s != nil {
 			s.Println(strings.TrimSuffix(term.Note(stderr, text), "\n"))

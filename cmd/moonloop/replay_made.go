@@ -110,7 +110,7 @@ func (m sourceSteps) make(cmd *cobra.Command, f *replayFlags) (remove func(), er
 	if m.from != "" || m.steps != nil { // the sidecar has these now
 		t.Unit, t.Map, t.BlockSize, t.FineBlockSize = 0, nil, 0, 0
 	}
-	t.Name = name
+	t.MadeFrom, t.Name = t.Name, name
 	return remove, nil
 }
 

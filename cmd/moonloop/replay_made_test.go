@@ -4,7 +4,9 @@
 package main
 
 import (
+	"bytes"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -37,5 +39,39 @@ func TestSourceSteps(t *testing.T) {
 	}
 	if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
 		t.Errorf("%d files are left; %v", len(left), err)
+	}
+}
+
+// TestMadeTracesHaveTheNamesOfTheirSources: what a replay writes names the trace that the user gave, not the temporary file that was made from
+// it. The command that repeats the run does, too.
+func TestMadeTracesHaveTheNamesOfTheirSources(t *testing.T) {
+	server, _ := startSimulator(t)
+	t.Chdir(t.TempDir())
+	const row = `{"timestamp": 0, "input_length": 99, "output_length": 1}` + "\n"
+	if err := os.WriteFile("t.jsonl", []byte(row), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	args := []string{"replay", "t.jsonl", "--url", server.URL, "--out", "run", "--transform", "--output-scale=2"}
+	if status := run(t.Context(), args, strings.NewReader(""), &out, &out); status != exitOK {
+		t.Fatalf("exit status %d, %s", status, &out)
+	}
+	said := map[string][]byte{}
+	files, err := filepath.Glob("run/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range files {
+		if said[name], err = os.ReadFile(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, text := range said {
+		if bytes.Contains(text, []byte("moonloop-replay-")) {
+			t.Errorf("%s names the temporary trace: %.2000s", name, text)
+		}
+	}
+	if !bytes.Contains(said["run/summary.json"], []byte(`moonloop replay t.jsonl --url`)) {
+		t.Errorf("summary.json does not repeat the command: %s", said["run/summary.json"])
 	}
 }
