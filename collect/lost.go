@@ -11,6 +11,7 @@ import (
 
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
+	"github.com/moonloop/moonloop/exporter/decode"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/receiver/annotate"
 )
@@ -20,13 +21,9 @@ const (
 	droppedSpans = "otelcol_exporter_mooncake_dropped_spans"
 	lostBytes    = "otelcol_exporter_mooncake_lost"
 	refused      = "otelcol_receiver_mooncake_refused_requests"
+	invalid      = "otelcol_exporter_mooncake_invalid_attributes"
 	leftOut      = "otelcol_receiver_mooncake_dropped"
 )
-
-// lostLogs says why a log record with a prompt or a request has no span. For other reasons, a span or its request is still in the journal.
-var lostLogs = map[string]string{
-	string(annotate.ReasonLogNoSpan): "a prompt without the ids of its span", string(annotate.ReasonLogNoTime): "a request without a time",
-}
 
 // requests is the unit of what the receiver refused. A request is a batch of telemetry.
 const requests = "OTLP requests"
@@ -36,8 +33,8 @@ func AllRefused(seen Counts, lost []mooncake.Dropped) bool {
 	return seen.Spans == 0 && slices.ContainsFunc(lost, func(d mooncake.Dropped) bool { return d.What == requests })
 }
 
-// Lost returns what arrived but is not in the journal: what the receiver refused or could make no span of, what the exporter dropped, by their
-// own counts, and what the exporter refused. After [Collector.Stop] it is complete.
+// Lost returns what arrived but is not in the journal: what the receiver refused or could not use, what the exporter dropped, by their own
+// counts, and what the exporter refused. After [Collector.Stop] it is complete.
 func (c *Collector) Lost() []mooncake.Dropped {
 	var list []mooncake.Dropped
 	var all metricdata.ResourceMetrics
@@ -57,9 +54,13 @@ func (c *Collector) Lost() []mooncake.Dropped {
 					list = append(list, mooncake.Dropped{What: "bytes", Reason: "the journal was removed or replaced while it was written", Count: point.Value})
 				case droppedSpans:
 					list = append(list, mooncake.Dropped{What: "spans", Reason: why, Count: point.Value})
+				case invalid:
+					name, _ := point.Attributes.Value("attribute")
+					list = append(list, mooncake.Dropped{What: "values", Reason: decode.WhyInvalid(name.AsString()), Count: point.Value})
 				case leftOut:
-					if why, lost := lostLogs[reason.AsString()]; lost {
-						list = append(list, mooncake.Dropped{What: "log records", Reason: why, Count: point.Value})
+					if r := annotate.Reason(reason.AsString()); r != annotate.ReasonLogOther { // those have nothing to do with requests
+						what, why := r.Words()
+						list = append(list, mooncake.Dropped{What: what, Reason: why, Count: point.Value})
 					}
 				case refused:
 					list = append(list, mooncake.Dropped{What: requests, Reason: "refused by the receiver: " + why, Count: point.Value})

@@ -96,7 +96,12 @@ func TestCaptureLost(t *testing.T) {
 	if status := post(t, "http://"+p.HTTP+"/", spanJSON("5b8efff798038103d269b633813fc60c")); status != http.StatusNotFound {
 		t.Errorf("an address without a path: status %d", status)
 	}
-	for _, body := range []string{logJSON("1"), logJSON("")} { // the second names no span
+	invalid := strings.Replace(spanJSON("5b8efff798038103d269b633813fc60d"), `"attributes":[`, `"attributes":[{"key":"mooncake.row","value":{"stringValue":"x"}},`, 1)
+	if status := post(t, "http://"+p.HTTP+"/v1/traces", invalid); status != http.StatusOK {
+		t.Errorf("a row that is no number: status %d", status)
+	}
+	reply := strings.ReplaceAll(logJSON("2"), "gen_ai.user.message", "gen_ai.choice")
+	for _, body := range []string{logJSON("1"), logJSON(""), reply} { // the second names no span
 		if status := post(t, "http://"+p.HTTP+"/v1/logs", body); status != http.StatusOK {
 			t.Errorf("logs: status %d", status)
 		}
@@ -111,7 +116,9 @@ func TestCaptureLost(t *testing.T) {
 		{What: "OTLP requests", Reason: "refused by the receiver: malformed", Count: 1},
 		{What: "OTLP requests", Reason: "refused by the receiver: not served", Count: 1},
 		{What: "log records", Reason: "a prompt without the ids of its span", Count: 1},
+		{What: "replies", Reason: "without prompt", Count: 1},
 		{What: "spans", Reason: "no trace id", Count: 2},
+		{What: "values", Reason: "mooncake.row is not what the convention says", Count: 1},
 	}
 	if diff := cmp.Diff(want, p.Lost()); diff != "" {
 		t.Errorf("lost (-want +got):\n%s", diff)

@@ -213,14 +213,13 @@ func (t *telemetry) records(td ptrace.Traces) error {
 // dropped lists what is in no record.
 func (t *telemetry) dropped() []mooncake.Dropped {
 	for reason, n := range t.annotated.Dropped {
-		kind, rest, _ := strings.Cut(string(reason), "_")
-		what := map[string]string{"prompt": "prompts", "hashes": "hash ids", "usage": "token counts", "reply": "replies", "log": "log records"}[kind]
-		t.lost.add(cmp.Or(what, kind), strings.ReplaceAll(rest, "_", " "), n)
+		what, why := reason.Words()
+		t.lost.add(what, why, n)
 	}
 	t.lost.add("spans", "no trace id", t.decoded.NoTraceID)
 	t.lost.add("spans", "no span id", t.decoded.NoSpanID)
 	for name, n := range t.decoded.Invalid {
-		t.lost.add("values", name+" is not what the convention says", n)
+		t.lost.add("values", decode.WhyInvalid(name), n)
 	}
 	return t.lost.list()
 }

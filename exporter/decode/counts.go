@@ -59,3 +59,6 @@ func (c *Counts) invalid(name string) {
 	}
 	c.Invalid[name]++
 }
+
+// WhyInvalid says of a name in Counts.Invalid why its values were left out, for people.
+func WhyInvalid(name string) string { return name + " is not what the convention says" }

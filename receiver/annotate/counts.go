@@ -3,7 +3,12 @@
 
 package annotate
 
-import "github.com/moonloop/moonloop/genai"
+import (
+	"cmp"
+	"strings"
+
+	"github.com/moonloop/moonloop/genai"
+)
 
 // Reason is why a part of the telemetry is not in an annotation.
 type Reason string
@@ -30,6 +35,22 @@ const (
 var reasons = []Reason{
 	ReasonPromptGaps, ReasonPromptTextless, ReasonHashesPartial, ReasonHashesBlockSize, ReasonHashesLength, ReasonUsageDoubtful, ReasonUsageEstimate,
 	ReasonReplyPartial, ReasonReplyAlone, ReasonToolIDs, ReasonLogNoSpan, ReasonLogNoTime, ReasonLogOther, ReasonNoPipeline,
+}
+
+// Words returns what the reason concerns, and what is the matter with it, for people: such as "token counts" and "estimate".
+func (r Reason) Words() (what, why string) {
+	switch r {
+	case ReasonToolIDs:
+		return "ids of tool calls", "too many, or too long"
+	case ReasonLogNoSpan:
+		return "log records", "a prompt without the ids of its span"
+	case ReasonLogNoTime:
+		return "log records", "a request without a time"
+	default:
+		kind, why, _ := strings.Cut(string(r), "_")
+		what = map[string]string{"prompt": "prompts", "hashes": "hash ids", "usage": "token counts", "reply": "replies", "log": "log records"}[kind]
+		return cmp.Or(what, kind), strings.ReplaceAll(why, "_", " ")
+	}
 }
 
 // Counts counts what was seen and done. The zero Counts is empty and ready.
