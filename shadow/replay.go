@@ -176,9 +176,9 @@ func (f *feeder) news() (started []*replay, drops []entry) {
 	return started, drops
 }
 
-// next waits for the next row that is not too late.
+// next waits for the next row that is not too late. After the end of ctx there is none: the next process sends the rows that wait.
 func (f *feeder) next(ctx context.Context) (e entry, ok bool) {
-	for {
+	for ctx.Err() == nil {
 		f.mu.Lock()
 		if len(f.queue) > 0 {
 			e, f.queue = f.queue[0], f.queue[1:]
@@ -194,9 +194,9 @@ func (f *feeder) next(ctx context.Context) (e entry, ok bool) {
 		select {
 		case <-f.wake:
 		case <-ctx.Done():
-			return entry{}, false
 		}
 	}
+	return entry{}, false
 }
 
 // run passes rows until ctx ends. number is that of the next replay.
