@@ -39,6 +39,11 @@ func TestReplayBehindAGateway(t *testing.T) {
 	equal(t, "merged", []int64{0, 5}, []int64{p.Merged, a.Merged})
 	equal(t, "failed", []int64{1, 2}, []int64{dropped(p.Meta.Dropped, lostFailed), dropped(a.Meta.Dropped, lostFailed)})
 
+	// A trace that is too large for its ancestry, that of the two attempts, changes nothing.
+	_, res = compileBytes(t, Options{MaxTraceSpans: 1}, journalOf(records...))
+	equal(t, "spans, one trace too large", []int64{4, 10}, []int64{res.Traces[0].Spans, res.Traces[1].Spans})
+	equal(t, "failed, one trace too large", []int64{1, 2}, []int64{dropped(res.Traces[0].Meta.Dropped, lostFailed), dropped(res.Traces[1].Meta.Dropped, lostFailed)})
+
 	// Dropped replays also drop what others recorded of them.
 	only, res := compileBytes(t, Options{Replays: ReplaysDrop}, journalOf(records...))
 	equal(t, "production alone", string(m["production"]), string(only["production"]))

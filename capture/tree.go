@@ -409,24 +409,16 @@ func (t *tree) emit(i int32) error {
 	p, unwanted := t.c.enter(Partition{rows || !n.run.IsZero(), n.run}, n.warmup)
 	switch {
 	case p == nil, unwanted && (rows && !n.row || !p.Replay):
+		return nil
 	case unwanted:
-		return t.pass(p, i)
 	case rows && !n.row, !p.Replay && n.below:
 		p.Merged++
+		return nil
 	case p.Replay && !n.row:
-		p.lost.add(lostNoRow, 1)
-		return t.pass(p, i) // other spans may show the request
-	default:
-		if n.failed {
-			p.lost.add(lossOf(n.ending), 1)
-		}
-		return t.pass(p, i)
+		p.lost.add(lostNoRow, 1) // other spans may show the request
+	case n.failed:
+		p.lost.add(lossOf(n.ending), 1)
 	}
-	return nil
-}
-
-// pass passes on a request.
-func (t *tree) pass(p *partition, i int32) error {
 	r, err := t.request(i)
 	if err != nil {
 		return err
@@ -578,19 +570,16 @@ func (t *tree) single() error {
 	p, unwanted := t.c.enter(Partition{d.Row.Set || !run.IsZero(), run}, d.Warmup)
 	switch {
 	case p == nil, unwanted && !p.Replay:
+		return nil
 	case unwanted:
-		return t.c.request(p, &d.Inference)
 	case p.Replay && !d.Row.Set:
-		p.lost.add(lostNoRow, 1)
-		return t.c.request(p, &d.Inference) // other spans may show the request
+		p.lost.add(lostNoRow, 1) // other spans may show the request
 	case d.Failed:
 		p.lost.add(lossOf(d.Ending), 1)
-	default:
-		d.Run = journal.Name{}
-		if d.Step.Turn = endless(&d.Inference); d.Session == 0 || !t.c.graphs() {
-			d.Step, d.Tools = journal.Step{}, journal.ToolIDs{}
-		}
-		return t.c.request(p, &d.Inference)
 	}
-	return nil
+	d.Run = journal.Name{}
+	if d.Step.Turn = endless(&d.Inference); d.Session == 0 || !t.c.graphs() {
+		d.Step, d.Tools = journal.Step{}, journal.ToolIDs{}
+	}
+	return t.c.request(p, &d.Inference)
 }
