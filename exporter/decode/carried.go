@@ -46,6 +46,7 @@ func (w *worker) carriedBy(ref mooncake.SpanRef, v pcommon.Value) journal.Record
 		w.counts.Links++
 		w.link = journal.Link{
 			Span: d.Span, Parent: d.Parent, Session: d.Session, Border: d.Border, Start: d.Start, End: d.End, Acts: d.Acts, Follows: d.Follows, Tools: d.Tools,
+			Class: d.Class, Priority: d.Priority,
 		}
 		return &w.link
 	default:

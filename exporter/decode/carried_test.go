@@ -4,6 +4,7 @@
 package decode
 
 import (
+	"reflect"
 	"testing"
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -18,13 +19,23 @@ func TestCarried(t *testing.T) {
 	span := mooncake.SpanRef{TraceID: [16]byte{1}, SpanID: [8]byte{2}}
 	tools := journal.ToolIDs{Made: []uint64{3}, Given: []uint64{4, 5}}
 	prompt := journal.Prompt{Identity: journal.Text, Domain: 6, Key: 7, Chain: blockhash.Chain{Cells: []uint64{8}, Bytes: 128, Ends: []blockhash.End{{Bytes: 128, Role: blockhash.RoleUser, Value: 8}}}}
+	class, err := journal.ParseName("batch")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for what, want := range map[string]journal.Record{
 		"inference": &journal.Inference{Span: span, Parent: journal.SpanID{9}, Start: 10, End: 20, Prompt: prompt, Follows: []journal.SpanID{{11}}, Tools: tools},
 		"content":   &journal.Content{Span: span, Parent: journal.SpanID{9}, Start: 10, Prompt: prompt, Tools: tools},
 		"link": &journal.Link{
 			Span: span, Parent: journal.SpanID{9}, Session: 12, Border: true, Start: 10, End: 20, Acts: journal.Tool, Follows: []journal.SpanID{{11}}, Tools: tools,
+			Class: class, Priority: mooncake.Some[int64](13),
 		},
 	} {
+		for field, v := range reflect.ValueOf(want).Elem().Fields() {
+			if v.IsZero() && what != "inference" { // visit gets that one as it was decoded
+				t.Errorf("%s: this test leaves out %s", what, field.Name)
+			}
+		}
 		record := journal.AppendRecord(nil, want)
 		var d journal.Decoder
 		if err := d.Decode(record); err != nil {
