@@ -14,6 +14,7 @@ package capture
 import (
 	"cmp"
 	"encoding/binary"
+	"encoding/hex"
 	"slices"
 	"strconv"
 
@@ -569,10 +570,5 @@ func (w *writing) waits(row *mooncake.Row, r *journal.Inference) {
 
 // stepName returns the request id of a step.
 func stepName(id uint64) string {
-	const digits = "0123456789abcdef"
-	var out []byte
-	for _, b := range binary.BigEndian.AppendUint64(nil, id) {
-		out = append(out, digits[b>>4], digits[b&15])
-	}
-	return string(out)
+	return hex.EncodeToString(binary.BigEndian.AppendUint64(nil, id))
 }
