@@ -178,7 +178,6 @@ func (d *turned) turn(order journal.PromptOrder, t *text, ends []int64) {
 	}
 	o, _ := outlineOf(&t.Prompt)
 	moves := o.moves(&t.Prompt, order)
-	valueOf := func(mark int) uint64 { return binary.BigEndian.Uint64(t.marks[markLength*(mark-1):]) }
 	for i := range o.heads {
 		to := t.ends[i]
 		if head(t.Chain.Ends[i].Role)&moves != 0 {
@@ -190,7 +189,7 @@ func (d *turned) turn(order journal.PromptOrder, t *text, ends []int64) {
 			continue
 		}
 		until(to)
-		key := valueOf(to)
+		key := t.value(to)
 		if moved > 0 {
 			key = turnValue(key)
 		}
@@ -211,7 +210,7 @@ func (d *turned) turn(order journal.PromptOrder, t *text, ends []int64) {
 	d.from, d.to = len(d.out.ends), len(d.out.ends)
 	last := 0 // marks up to the end of the last message of the user, if heads were moved to it
 	if moves != 0 {
-		d.moved, d.key = moved, valueOf(t.ends[o.heads-1])
+		d.moved, d.key = moved, t.value(t.ends[o.heads-1])
 		if len(d.bounds) > 0 { // only some of the heads
 			d.key = turnValue(turnValue(d.key))
 		}
@@ -223,7 +222,7 @@ func (d *turned) turn(order journal.PromptOrder, t *text, ends []int64) {
 		moved, last = 0, t.ends[o.user]
 		if o.user == o.heads {
 			mark := len(d.out.ends)
-			key := valueOf(from)
+			key := t.value(from)
 			until(behind)
 			d.bounds = append(d.bounds, bound{mark, len(d.out.ends), key})
 		}
