@@ -300,13 +300,11 @@ func (s *sharded) compile() (Result, error) {
 		case s.Index > 0 && p.alone:
 			return Result{}, nil
 		default:
-			if _, err := s.heard(name); !errors.Is(err, fs.ErrNotExist) {
-				if err != nil {
-					return Result{}, err
-				}
-				break
+			_, err := s.heard(name)
+			if errors.Is(err, fs.ErrNotExist) {
+				err = s.do(p)
 			}
-			if err := s.do(p); err != nil {
+			if err != nil {
 				return Result{}, err
 			}
 		}
@@ -461,7 +459,7 @@ func (s *sharded) share() []Source {
 	for i, j := range s.journals {
 		shard := i * s.Of / len(s.journals)
 		if s.key.Bytes > 0 {
-			shard = int((at + j.Size/2) * int64(s.Of) / max(s.key.Bytes, 1))
+			shard = int((at + j.Size/2) * int64(s.Of) / s.key.Bytes)
 		}
 		if at += j.Size; min(shard, s.Of-1) == s.Index {
 			own = append(own, j)
