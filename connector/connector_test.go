@@ -23,6 +23,7 @@ import (
 	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/connector/internal/metadata"
 	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/mooncake/stats"
 	"github.com/moonloop/moonloop/semconv"
 )
 
@@ -295,6 +296,18 @@ func TestWindow(t *testing.T) {
 	assert.InDelta(t, 0, ratio(1, 2, "d"), 0, "and after a day all is forgotten")
 	now = now.Add(time.Minute)
 	assert.InDelta(t, 1, ratio(1, 2, "e"), 0)
+}
+
+// A window of many intervals does not keep a state for each of them.
+func TestWindowIsBounded(t *testing.T) {
+	s := &stream{reuse: stats.NewReuse(stats.ReuseOptions{})}
+	now := time.Unix(1_800_000_000, 0)
+	for range 2 * 24 * 3600 {
+		now = now.Add(time.Second)
+		s.recent(now, day)
+	}
+	assert.Less(t, len(s.window), windowStates+3)
+	assert.InDelta(t, day.Seconds(), now.Sub(s.window[0].at).Seconds(), 1+day.Seconds()/windowStates)
 }
 
 // A model without requests makes room for another one after the retention time. If it comes back, it begins again.

@@ -27,9 +27,12 @@ type stream struct {
 	promptTokens, reportedTokens, reportedOf int64
 	results                                  map[string]int64
 
-	// window holds states of the estimator, one for each interval, oldest first.
+	// window holds states of the estimator, one for each interval, oldest first. If there were more than about windowStates, it has fewer.
 	window []state
 }
+
+// windowStates makes a window longer by at most 1/windowStates. A state takes about 16 kB.
+const windowStates = 128
 
 // state is an estimator's counts at one time.
 type state struct {
@@ -102,6 +105,9 @@ func (s *stream) recent(now time.Time, window time.Duration) stats.Hits {
 	since := present
 	if len(s.window) > 0 && now.Sub(s.window[0].at) >= window {
 		since = present.Since(s.window[0].hits)
+	}
+	if n := len(s.window); n > 1 && now.Sub(s.window[n-2].at) < window/windowStates {
+		s.window = s.window[:n-1]
 	}
 	s.window = append(s.window, state{now, present})
 	return since
