@@ -442,6 +442,7 @@ func (p *prober) scale(ctx context.Context, cfg *agent.Config, next study.Planne
 	if err != nil {
 		return err
 	}
+	defer stream.Close() // before the trace is closed
 	name := filepath.Join(p.dir, scaledTrace)
 	file, err := mooncake.Create(name)
 	if err != nil {
