@@ -62,7 +62,8 @@ type Config struct {
 	// Replay configures the replay. This package sets Trace, Out and Schedule.StartAt.
 	Replay agent.Config
 
-	// Report receives the report of each window; Warn receives errors that do not end the shadow. Both may be nil.
+	// Report receives the report of each window. Warn receives errors that do not end the shadow; it may be called by several goroutines at
+	// once. Both may be nil.
 	Report func(*Report)
 	Warn   func(string)
 }

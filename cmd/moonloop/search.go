@@ -197,13 +197,7 @@ func (f *searchFlags) search(cmd *cobra.Command, trace string, args []string) (e
 	if n := len(state.Probes); n > 0 {
 		fmt.Fprintf(stderr, "moonloop: continuing after %s in %s\n", term.Counted(int64(n), "probes"), term.Plain(p.dir))
 	}
-	said := map[string]bool{}
-	p.warn = func(text string) {
-		if !said[text] {
-			said[text] = true
-			fmt.Fprint(stderr, term.Note(stderr, "warning: "+text))
-		}
-	}
+	p.warn = warner(stderr, century)
 	defer telemetry.CatchSDK(p.warn)()
 	defer startPace().Stop()
 	f.Probe = p.probe

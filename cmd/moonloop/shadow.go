@@ -96,13 +96,7 @@ func (f *shadowFlags) run(cmd *cobra.Command, journals string, args []string) er
 	if f.Replay.Target.WaitReady == 0 {
 		f.Replay.Target.WaitReady = f.Delay // the engine may be in the middle of an upgrade
 	}
-	said := map[string]time.Time{}
-	f.Warn = func(text string) {
-		if last, known := said[text]; !known || time.Since(last) > time.Minute {
-			said[text] = time.Now()
-			fmt.Fprint(stderr, term.Note(stderr, "warning: "+text))
-		}
-	}
+	f.Warn = warner(stderr, time.Minute)
 	var twin *study.Twin
 	var broken error
 	ctx, stop := context.WithCancel(ctx)
