@@ -132,8 +132,8 @@ func (w *statusWriter) WriteHeader(status int) {
 // Unwrap is for [http.ResponseController].
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// copies is the number of copies of a body: two here while the buffer grows, the stock handler's, and the decoded texts.
-const copies = 4
+// bodyCopies is the number of copies of a body: two here while the buffer grows, the stock handler's, and the decoded texts.
+const bodyCopies = 4
 
 // Sizes of the pieces for which memory is reserved: small ones at first, so that a sender of very little reserves very little.
 const (
@@ -146,12 +146,12 @@ func (u *upload) read(from io.Reader) ([]byte, error) {
 	var body bytes.Buffer
 	from = &counted{from, &u.got}
 	for piece := int64(firstPiece); ; piece = min(2*piece, lastPiece) {
-		if err := u.reserve(copies * piece); err != nil {
+		if err := u.reserve(bodyCopies * piece); err != nil {
 			return nil, err
 		}
 		n, err := io.CopyN(&body, from, piece)
 		if err != nil {
-			u.release(copies * (piece - n))
+			u.release(bodyCopies * (piece - n))
 		}
 		switch {
 		case errors.Is(err, io.EOF):
@@ -177,7 +177,7 @@ func (c *counted) Read(p []byte) (int, error) {
 // admit reserves memory for the decoded form of the body.
 func (u *upload) admit(body []byte, m *message, isJSON bool) (refused *refusal) {
 	// The body itself uses the memory reserved so far.
-	left, size := u.gate.opt.Limit-copies*int64(len(body)), int64(0)
+	left, size := u.gate.opt.Limit-bodyCopies*int64(len(body)), int64(0)
 	if isJSON {
 		size, refused = scanJSON(body, left)
 	} else {
