@@ -239,8 +239,11 @@ func eachLine(name string, yield func([]byte) error) error {
 	lines := bufio.NewReaderSize(content, 1<<20)
 	for n := 1; ; n++ {
 		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
 		if err != nil {
-			return nil //nolint:nilerr // the end, whether a line is torn or not
+			return fmt.Errorf("%s: line %d cannot be read: %w", name, n, err)
 		}
 		if err := yield(bytes.TrimSpace(line)); err != nil {
 			return fmt.Errorf("%s: line %d: %w", name, n, jsonrows.Explain(err))
