@@ -4,18 +4,26 @@
 package capture
 
 import (
+	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"strings"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
+
+	"github.com/moonloop/moonloop/internal/atomicfile"
+	"github.com/moonloop/moonloop/internal/jsonrows"
 )
 
-// This file passes items from the sorters of one step to those of the next, in other processes: see shard.go. A sorter leaves its runs in a
-// file. Items are divided into parts by their first 16 bits, which are those of a hash, so that a part of a run is one section of the file.
-// The shard with a part reads it from the files of all shards, as it would read its own runs.
+// This file lets shards in several processes leave their results for each other in files of one folder, see shard.go. A sorter leaves its
+// runs in a file. Items are divided into parts by their first 16 bits, which are those of a hash, so that a part of a run is one section of
+// the file. The shard with a part reads it from the files of all shards, as it would read its own runs.
 
 // partOf returns the part of an item, of at most 2^16 parts. Parts are in the order of items.
 func partOf(item []byte, parts int) int { return int(binary.BigEndian.Uint16(item)) * parts >> 16 }
@@ -115,4 +123,93 @@ func (s *sorter) take(name string, from, to int) (before int64, err error) {
 		}
 	}
 	return before, nil
+}
+
+// folder is a place for the shards of several processes.
+type folder struct{ *sharded }
+
+func (f folder) prepare(s *sorter) { s.dir, s.file.Kept = f.Dir, true }
+
+func (f folder) leave(s *sorter, name string, most int) error { return s.leave(name, most) }
+
+func (f folder) take(s *sorter, name string, from, to int) (int64, error) {
+	return s.take(name, from, to)
+}
+
+func (f folder) remove(name string) { _ = os.Remove(name) } // a remaining file only uses space
+
+// statement is what a shard writes when it has done a phase.
+type statement struct {
+	Schema  string     `json:"schema"`
+	Compile compileKey `json:"compile"`
+	Learned *learned   `json:"learned"`
+}
+
+const statementSchema = "moonloop-compile-shard/1"
+
+func (f folder) say(name string, all *learned) error {
+	b, err := json.Marshal(statement{statementSchema, f.key, all})
+	if err != nil {
+		return err
+	}
+	err = atomicfile.Write(name, atomicfile.Regular, func(w io.Writer) error {
+		_, err := w.Write(b)
+		return err
+	})
+	if err != nil {
+		err = fmt.Errorf("the results of this shard cannot be written: %w", err)
+	}
+	return err
+}
+
+func (f folder) heard(name string) (*learned, error) {
+	b, err := os.ReadFile(name) //nolint:gosec // in the folder that the user names
+	if err != nil {
+		return nil, err
+	}
+	var one statement
+	err = json.Unmarshal(b, &one)
+	if err == nil && (one.Schema != statementSchema || one.Learned == nil) {
+		err = fmt.Errorf("schema %q", one.Schema)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s was not written by a shard of this version: %w; name an empty folder", name, jsonrows.Explain(err))
+	}
+	var differ []string
+	for _, d := range []struct {
+		what        string
+		theirs, our any
+	}{
+		{"number of shards", one.Compile.Shards, f.key.Shards},
+		{"options", one.Compile.Options, f.key.Options},
+		{"journals", one.Compile.Journals, f.key.Journals},
+		{"bytes of journals", one.Compile.Bytes, f.key.Bytes},
+		{"names and sizes of journals", one.Compile.Names, f.key.Names},
+	} {
+		if d.theirs != d.our {
+			differ = append(differ, fmt.Sprintf("%s: %v there, %v here", d.what, d.theirs, d.our))
+		}
+	}
+	if differ != nil {
+		return nil, fmt.Errorf("%s belongs to another compile (%s): start all shards with the same flags, with journals that do not grow, and an empty folder", name, strings.Join(differ, "; "))
+	}
+	return one.Learned, nil
+}
+
+func (f folder) await(name string, shard int) (*learned, error) {
+	const soonest, latest = 20 * time.Millisecond, time.Second
+	for pause := soonest; ; pause = min(2*pause, latest) {
+		one, err := f.heard(name)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return one, err
+		}
+		if f.opt.Progress != nil {
+			f.opt.Progress(StageWait, int64(shard), int64(f.Of))
+		}
+		select {
+		case <-f.ctx.Done():
+			return nil, context.Cause(f.ctx)
+		case <-time.After(pause):
+		}
+	}
 }

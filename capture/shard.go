@@ -8,19 +8,13 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
-	"time"
 
-	"github.com/moonloop/moonloop/internal/atomicfile"
-	"github.com/moonloop/moonloop/internal/jsonrows"
 	"github.com/moonloop/moonloop/internal/ondisk"
 )
 
@@ -183,15 +177,6 @@ var phases = [...]phase{
 // skipped reports whether a phase has nothing to do.
 func (p *phase) skipped(c *compiler) bool { return p.needed != nil && !p.needed(c) }
 
-// statement is what a shard writes when it has done a phase.
-type statement struct {
-	Schema  string     `json:"schema"`
-	Compile compileKey `json:"compile"`
-	Learned *learned   `json:"learned"`
-}
-
-const statementSchema = "moonloop-compile-shard/1"
-
 // compileKey identifies a compile: a folder may have only one.
 type compileKey struct {
 	Shards   int    `json:"shards"`
@@ -230,19 +215,6 @@ type place interface {
 	heard(name string) (*learned, error)
 	await(name string, shard int) (*learned, error)
 }
-
-// folder is a place for the shards of several processes.
-type folder struct{ *sharded }
-
-func (f folder) prepare(s *sorter) { s.dir, s.file.Kept = f.Dir, true }
-
-func (f folder) leave(s *sorter, name string, most int) error { return s.leave(name, most) }
-
-func (f folder) take(s *sorter, name string, from, to int) (int64, error) {
-	return s.take(name, from, to)
-}
-
-func (f folder) remove(name string) { _ = os.Remove(name) } // a remaining file only uses space
 
 // CompileShard does one shard's part of [Compile]. All shards must have the same journals, in the same order, and the same options except
 // Memory, TempDir and Progress. A shard waits for the others when it needs their results. Shard 0 writes the traces, and its result is that
@@ -471,73 +443,6 @@ func (s *sharded) share() []Source {
 // file returns the name of a file that a shard leaves in a phase.
 func (s *sharded) file(p *phase, shard int, ending string) string {
 	return filepath.Join(s.Dir, fmt.Sprintf("%s-%04d.%s", p.name, shard, ending))
-}
-
-func (f folder) say(name string, all *learned) error {
-	b, err := json.Marshal(statement{statementSchema, f.key, all})
-	if err != nil {
-		return err
-	}
-	err = atomicfile.Write(name, atomicfile.Regular, func(w io.Writer) error {
-		_, err := w.Write(b)
-		return err
-	})
-	if err != nil {
-		err = fmt.Errorf("the results of this shard cannot be written: %w", err)
-	}
-	return err
-}
-
-func (f folder) heard(name string) (*learned, error) {
-	b, err := os.ReadFile(name) //nolint:gosec // in the folder that the user names
-	if err != nil {
-		return nil, err
-	}
-	var one statement
-	err = json.Unmarshal(b, &one)
-	if err == nil && (one.Schema != statementSchema || one.Learned == nil) {
-		err = fmt.Errorf("schema %q", one.Schema)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s was not written by a shard of this version: %w; name an empty folder", name, jsonrows.Explain(err))
-	}
-	var differ []string
-	for _, d := range []struct {
-		what        string
-		theirs, our any
-	}{
-		{"number of shards", one.Compile.Shards, f.key.Shards},
-		{"options", one.Compile.Options, f.key.Options},
-		{"journals", one.Compile.Journals, f.key.Journals},
-		{"bytes of journals", one.Compile.Bytes, f.key.Bytes},
-		{"names and sizes of journals", one.Compile.Names, f.key.Names},
-	} {
-		if d.theirs != d.our {
-			differ = append(differ, fmt.Sprintf("%s: %v there, %v here", d.what, d.theirs, d.our))
-		}
-	}
-	if differ != nil {
-		return nil, fmt.Errorf("%s belongs to another compile (%s): start all shards with the same flags, with journals that do not grow, and an empty folder", name, strings.Join(differ, "; "))
-	}
-	return one.Learned, nil
-}
-
-func (f folder) await(name string, shard int) (*learned, error) {
-	const soonest, latest = 20 * time.Millisecond, time.Second
-	for pause := soonest; ; pause = min(2*pause, latest) {
-		one, err := f.heard(name)
-		if !errors.Is(err, fs.ErrNotExist) {
-			return one, err
-		}
-		if f.opt.Progress != nil {
-			f.opt.Progress(StageWait, int64(shard), int64(f.Of))
-		}
-		select {
-		case <-f.ctx.Done():
-			return nil, context.Cause(f.ctx)
-		case <-time.After(pause):
-		}
-	}
 }
 
 // sweep removes what no later phase needs.
