@@ -330,3 +330,18 @@ func TestCompileOldJournals(t *testing.T) {
 		}
 	}
 }
+
+// TestManyDomains: a sender may give each prompt another hash domain and key. The sidecar lists the first ones, so that it can be read.
+func TestManyDomains(t *testing.T) {
+	const rows = maxDomains + 100
+	var records []journal.Record
+	for i := range uint64(rows) {
+		records = append(records, call(i+1, 1, 0, int64(i), engine(1, 2), func(r *journal.Inference) {
+			r.Domain, r.Key = journal.Domain(i+1), journal.Domain(i+1)
+		}))
+	}
+	m, res := compileBytes(t, Options{}, journalOf(records...))
+	meta := m.meta(t, production)
+	equal(t, "rows, listed domains and keys", []int{rows, maxDomains, maxDomains}, []int{int(meta.Rows), len(meta.HashDomains), len(meta.HashKeys)})
+	equal(t, "not listed", int64(2*100), dropped(res.Traces[0].Meta.Dropped, lostDomain))
+}

@@ -90,6 +90,7 @@ var (
 	lostTools      = loss{"tool call ids", "of a trace with too many"}
 	lostReversed   = loss{"ends", "before start"}
 	lostBlockSize  = loss{"hash ids", "other block size"}
+	lostDomain     = loss{"hash domains and keys", "of a row, beyond those that a sidecar lists"}
 	lostSurplus    = loss{"hash ids", "more than the prompt has blocks"}
 	lostCells      = loss{"cells", "not those of a text"}
 	lostResponse   = loss{"response ids", "shared by too many spans"}

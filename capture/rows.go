@@ -421,11 +421,21 @@ func whole(row *mooncake.Row, size, fine int) bool {
 	return ids == int64(mooncake.BlockCount(tokens, fine)) && len(row.HashIDs) == mooncake.BlockCount(tokens, size)
 }
 
+// maxDomains is the maximum number of hash domains, and of keys, in a sidecar: senders may name any, but readers refuse a huge sidecar.
+const maxDomains = 1 << 12
+
 // from records the source of a row's ids.
 func (w *writing) from(r *journal.Inference) {
-	w.domains[r.Domain] = true
+	add := func(set map[journal.Domain]bool, d journal.Domain) {
+		if len(set) < maxDomains || set[d] {
+			set[d] = true
+		} else {
+			w.part.lost.add(lostDomain, 1)
+		}
+	}
+	add(w.domains, r.Domain)
 	if r.Key != 0 {
-		w.keys[r.Key] = true
+		add(w.keys, r.Key)
 	}
 }
 
