@@ -153,10 +153,10 @@ func (b *bench) dispatchers(ctx context.Context, rate float64) ([]dispatcher, er
 	if err != nil {
 		return nil, err
 	}
-	ofFloor := strings.TrimSuffix(streamID(0), "0")
+	floorPrefix := strings.TrimSuffix(streamID(0), "0")
 	var ours []dispatcher
 	floors := []dispatcher{{
-		name: bare.name(), at: regular, header: "X-Request-Id", prefix: ofFloor,
+		name: bare.name(), at: regular, header: "X-Request-Id", prefix: floorPrefix,
 		send: func(dir, url string) (*process, error) {
 			return bare.stream(ctx, b, dir, url, work{streams: len(regular), tokens: 1, within: b.lasts})
 		},
@@ -172,7 +172,7 @@ func (b *bench) dispatchers(ctx context.Context, rate float64) ([]dispatcher, er
 			},
 		})
 		floors = append(floors, dispatcher{
-			name: bareSends.name() + of.name, at: of.at, header: "X-Request-Id", prefix: ofFloor,
+			name: bareSends.name() + of.name, at: of.at, header: "X-Request-Id", prefix: floorPrefix,
 			send: func(dir, url string) (*process, error) {
 				return bareSends.stream(ctx, b, dir, url, work{streams: len(of.at), tokens: 1, at: of.at})
 			},
