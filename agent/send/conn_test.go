@@ -85,32 +85,33 @@ func TestTruth(t *testing.T) {
 
 // TestConnBooks simulates the reads of a connection, and checks what the connection records.
 func TestConnBooks(t *testing.T) {
-	now := func(w *wall) int64 { return w.Reading(int64(w.clk.Now())) }
 	w := newWall(clock.New())
+	reading := func(at int64) int64 { return at - w.Instant(0) } // the inverse of Instant
+	now := func() int64 { return reading(int64(w.clk.Now())) }
 	c := newConn(nil, w, false)
 	first := c.begin(false)
 
-	c.arrived(10, 100, now(w), true)
+	c.arrived(10, 100, now(), true)
 	a, _ := c.look(first)
 	if a.number != 1 || !a.kernel || !a.prompt || a.received != 10 {
 		t.Errorf("a read that waited and was prompt: %+v", a)
 	}
-	c.arrived(10, 100, now(w)-int64(time.Second), true)
+	c.arrived(10, 100, now()-int64(time.Second), true)
 	b, _ := c.look(first)
 	if b.number != 2 || b.prompt || b.at != a.at {
 		t.Errorf("a stamp from before the last one should count as the last one, and not as prompt: %+v after %+v", b, a)
 	}
-	c.arrived(100, 100, now(w)+int64(time.Hour), true)
+	c.arrived(100, 100, now()+int64(time.Hour), true)
 	if d, _ := c.look(first); d.number != 3 || d.at > int64(w.clk.Now()) || d.at < b.at {
 		t.Errorf("a stamp from the future should count as now: %+v", d)
 	}
 	d, _ := c.look(first)
-	c.arrived(5, 100, w.Reading(d.at), false)
+	c.arrived(5, 100, reading(d.at), false)
 	if e, _ := c.look(first); e.number != 3 {
 		t.Errorf("a read with the stamp of the read before, which filled its buffer, got number %d", e.number)
 	}
-	c.arrived(100, 100, now(w), false)
-	c.arrived(5, 100, now(w), false)
+	c.arrived(100, 100, now(), false)
+	c.arrived(5, 100, now(), false)
 	if e, _ := c.look(first); e.number != 5 {
 		t.Errorf("stamps tell two reads apart, but the number is %d", e.number)
 	}

@@ -39,9 +39,6 @@ func NewWall(now func() time.Duration) *Wall {
 // Instant returns the instant, in ns of the monotonic clock, of a wall-clock reading in ns.
 func (w *Wall) Instant(ns int64) int64 { return ns - w.offset.Load() }
 
-// Reading returns the wall-clock reading at an instant: the inverse of Instant.
-func (w *Wall) Reading(at int64) int64 { return at + w.offset.Load() }
-
 // Refresh takes a new sample if the last is older than a second: cheap enough to call once per request.
 func (w *Wall) Refresh() {
 	last := w.taken.Load()
