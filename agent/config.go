@@ -150,7 +150,7 @@ type Target struct {
 	// Further are the base URLs of further engines of the same model, between which Balance chooses for each request.
 	Further []string
 	Balance Balance // zero = RoundRobin
-	// InstanceHeader is the response header in which a router names the instance; empty = those of send.InstanceHeaders.
+	// InstanceHeader is the response header in which a router names the instance; empty = the headers of known routers.
 	InstanceHeader string
 	Model          string // of every row; empty = the row's own, or, if it has none, the first of /v1/models
 	Profile        prompt.Profile

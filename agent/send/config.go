@@ -36,7 +36,7 @@ type Config struct {
 	// Header is sent with each request. It overrides the client's own headers, and a request's headers override it.
 	Header http.Header
 	APIKey string // empty = none
-	// InstanceHeader is the response header that names the instance behind a router; empty = the first of [InstanceHeaders] that exists.
+	// InstanceHeader is the response header that names the instance behind a router; empty = the first header of a known router.
 	InstanceHeader string
 	// KeyHeader is the header that has the API key and nothing else; empty = Authorization, with the key as a bearer token.
 	KeyHeader string

@@ -5,7 +5,6 @@ package send
 
 import (
 	"net/http"
-	"slices"
 	"strings"
 )
 
@@ -13,13 +12,10 @@ import (
 
 // instanceHeaders are the headers in which routers and engines name an instance, unless Config.InstanceHeader is set: those of llm-d's
 // inference simulator; SGLang's model gateway; LiteLLM, where an instance is a deployment; production-stack's router; and a gateway that
-// forwards the header of the endpoint picker of Kubernetes' inference extension.
+// forwards the header of the endpoint picker of Kubernetes' inference extension. If a reply has several, the one that comes first here counts.
 var instanceHeaders = []string{
 	"X-Inference-Pod", "X-Smg-Worker-Id", "X-Litellm-Model-Id", "X-Backend-Id", "X-Backend-Server", "X-Gateway-Destination-Endpoint-Served",
 }
-
-// InstanceHeaders returns the headers that are read by default. If a reply has several, the one that comes first in this list counts.
-func InstanceHeaders() []string { return slices.Clone(instanceHeaders) }
 
 // instance returns the instance in the headers of a reply; empty if there is none.
 func (c *Config) instance(h http.Header) string {
