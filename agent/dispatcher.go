@@ -58,10 +58,10 @@ func (d *dispatcher) newSchedule(ctx context.Context, p plan, w schedule.Waiter)
 	d.requests, d.stopRequests = context.WithCancelCause(ctx)
 	d.builder.Until(d.requests.Done())
 	d.sched, err = schedule.New(p.schedule, d.clk, w, schedule.Hooks{
-		Prepare: func(it *schedule.Item) { d.prepare(d.requests, it) },
+		Prepare: d.prepare,
 		Due:     func(*schedule.Item) { d.live.due() },
 		Calm:    func() bool { return d.busy.Load() == 0 },
-		Fire:    func(it *schedule.Item) { d.fire(d.requests, it) },
+		Fire:    d.fire,
 		Skip: func(it *schedule.Item, why schedule.Reason) {
 			reason := skipReasons[why]
 			if why == schedule.Stopped && errors.Is(context.Cause(d.dispatch), errAborted) {
@@ -117,14 +117,14 @@ func (d *dispatcher) replay(p plan, zero time.Duration, rows schedule.Source, be
 }
 
 // prepare prepares an item's request, up to the first byte. It runs on the scheduler's goroutine.
-func (d *dispatcher) prepare(ctx context.Context, it *schedule.Item) {
+func (d *dispatcher) prepare(it *schedule.Item) {
 	p := new(pending)
 	it.Data = p
-	d.start(ctx, it, p)
+	d.start(it, p)
 }
 
 // fire sends an item's request. It runs on the scheduler's goroutine.
-func (d *dispatcher) fire(ctx context.Context, it *schedule.Item) {
+func (d *dispatcher) fire(it *schedule.Item) {
 	d.live.sent(it.Offset)
 	d.tel.InFlight(1)
 	if p, prepared := it.Data.(*pending); prepared {
@@ -132,12 +132,12 @@ func (d *dispatcher) fire(ctx context.Context, it *schedule.Item) {
 		d.recorder.journal.Due(now)
 		p.gate.Open(now)
 	} else {
-		d.start(ctx, it, atOnce(d.clk.Now()))
+		d.start(it, atOnce(d.clk.Now()))
 	}
 }
 
 // start starts the goroutine of an item's request.
-func (d *dispatcher) start(ctx context.Context, it *schedule.Item, p *pending) {
+func (d *dispatcher) start(it *schedule.Item, p *pending) {
 	c := d.conversation(it)
 	if it.Row.WaitFor != nil { // no turn of its session precedes it, except for those that it waits for
 		c.history, p.err = d.branches.begin(it)
@@ -163,7 +163,7 @@ func (d *dispatcher) start(ctx context.Context, it *schedule.Item, p *pending) {
 			d.busy.Add(1)
 		}
 		defer d.busy.Add(-1)
-		d.request(ctx, it, c, p)
+		d.request(it, c, p)
 	})
 }
 
@@ -191,12 +191,12 @@ func (d *dispatcher) conversation(it *schedule.Item) conversation {
 }
 
 // request sends one item to the engine and records the result.
-func (d *dispatcher) request(ctx context.Context, it *schedule.Item, c conversation, p *pending) {
+func (d *dispatcher) request(it *schedule.Item, c conversation, p *pending) {
 	rec := d.newRecord(it)
 	rec.Server = p.engine.server
 	span := d.tel.StartRequest(c.span, it.Row, it.Intended)
 	d.recorder.journal.Sent(it.Index, max(d.clk.Now(), it.Intended), d.clk)
-	end, body := d.exchange(ctx, rec, c.history, span.Traceparent(), p)
+	end, body := d.exchange(d.requests, rec, c.history, span.Traceparent(), p)
 	d.engines.release(p.engine, rec.Exchange.Err)
 	at, open := p.gate.Wait()
 	if !open {
