@@ -14,6 +14,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/prompt"
@@ -48,7 +49,8 @@ type savedPrompts struct {
 	wake  chan struct{}
 	gone  sync.WaitGroup
 
-	next int64 // index of the next row to write, if all before it are known
+	lost atomic.Int64 // bodies that are not in the file
+	next int64        // index of the next row to write, if all before it are known
 	said report.Saved
 	err  error // the first
 }
@@ -121,9 +123,14 @@ func (s *savedPrompts) add(rec *measure.Record, body send.Body) {
 		s.rows.Push(u)
 		s.held += u.held
 	} else if body.Open != nil {
-		s.said.Lost++
+		s.lost.Add(1)
 	}
 	s.mu.Unlock()
+	s.signal()
+}
+
+// signal wakes the goroutine that writes.
+func (s *savedPrompts) signal() {
 	select {
 	case s.wake <- struct{}{}:
 	default: // it is awake already
@@ -167,7 +174,7 @@ func (s *savedPrompts) writeRow(u unsaved) {
 			s.said.Disordered++
 		}
 		if err := s.line(u); err != nil {
-			s.said.Lost++
+			s.lost.Add(1)
 			if s.err == nil {
 				s.err = err
 			}
@@ -210,15 +217,9 @@ func (s *savedPrompts) finish(meta mooncake.Meta) (*report.Saved, error) {
 	if s == nil {
 		return nil, nil //nolint:nilnil // nothing was to be saved
 	}
-	s.mu.Lock()
-	s.ended = true
-	s.mu.Unlock()
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-	s.gone.Wait()
+	s.stop()
 	err := s.err
+	s.said.Lost = s.lost.Load()
 	if s.said.Rows == 0 {
 		return &s.said, errors.Join(err, s.file.Close())
 	}
@@ -237,13 +238,15 @@ func (s *savedPrompts) close() {
 	if s == nil {
 		return
 	}
+	s.stop()
+	_ = s.file.Close()
+}
+
+// stop ends the writing when all queued rows have been written, and waits for that.
+func (s *savedPrompts) stop() {
 	s.mu.Lock()
 	s.ended = true
 	s.mu.Unlock()
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	s.signal()
 	s.gone.Wait()
-	_ = s.file.Close()
 }

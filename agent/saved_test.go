@@ -180,16 +180,18 @@ func TestUnsavedIsCounted(t *testing.T) {
 	if err != nil || !strings.Contains(string(side), `"not saved"`) {
 		t.Errorf("sidecar %s, %v", side, err)
 	}
-	// A body that the reader of traces would refuse is not written.
+	// Bodies that the reader of traces would refuse are not written. They count, too, while others find the queue full.
 	s, err = openSaved(Config{SavePrompts: file, Force: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	long := body(1)
 	long.Size = maxSavedBody + 1
-	s.add(&measure.Record{Row: &mooncake.Row{}}, long)
 	s.start(plan{requests: b})
-	if said, err := s.finish(mooncake.Meta{}); err == nil || said.Lost != 1 {
+	for i := range int64(1000) {
+		s.add(&measure.Record{Index: i, Row: &mooncake.Row{Payload: []byte("{}")}}, long)
+	}
+	if said, err := s.finish(mooncake.Meta{}); err == nil || said.Lost != 1000 {
 		t.Errorf("%+v, %v", said, err)
 	}
 }
