@@ -176,16 +176,21 @@ func asTurn(row *mooncake.Row, history *prompt.History) {
 
 // conversation returns the item's conversation, with its root span and history, and creates it at the first turn of its session.
 func (d *dispatcher) conversation(it *schedule.Item) conversation {
-	if it.Session == nil {
-		return conversation{}
-	}
-	c, _ := it.Session.Data.(conversation)
-	if !c.begun {
+	c := conversationSoFar(it)
+	if it.Session != nil && !c.begun {
 		c.begun, c.span = true, d.tel.StartSession(telemetry.Opening{ID: it.Session.ID, Model: d.builder.Model(it.Row), Row: it.Index, At: it.Intended})
 		if d.delta && c.history == nil {
 			c.history = new(prompt.History)
 		}
 		it.Session.Data = c
+	}
+	return c
+}
+
+// conversationSoFar returns the conversation of an item's session; the zero conversation if none has begun.
+func conversationSoFar(it *schedule.Item) (c conversation) {
+	if it.Session != nil {
+		c, _ = it.Session.Data.(conversation)
 	}
 	return c
 }
@@ -235,11 +240,8 @@ func (d *dispatcher) skip(it *schedule.Item, reason string) {
 	rec := d.newRecord(it)
 	rec.Outcome, rec.Reason = measure.Skipped, reason
 	d.saved.add(rec, send.Body{})
-	var c conversation // of a session that has begun: a skipped row begins none, and is then in a trace of its own
-	if it.Session != nil {
-		c, _ = it.Session.Data.(conversation)
-	}
-	d.recorder.submit(rec, d.tel.StartRequest(c.span, it.Row, it.Intended))
+	// A skipped row begins no conversation, and is then in a trace of its own.
+	d.recorder.submit(rec, d.tel.StartRequest(conversationSoFar(it).span, it.Row, it.Intended))
 }
 
 // skipReasons are the reasons in records for the scheduler's skips.

@@ -310,7 +310,7 @@ func (d *dispatcher) pass(it *schedule.Item, end time.Duration, fate schedule.Fa
 		return
 	}
 	// Later turns contain the earlier ones. The engine's replies are lost, so they contain the same number of invented words.
-	c, _ := it.Session.Data.(conversation)
+	c := conversationSoFar(it)
 	if c.history == nil {
 		c.history = new(prompt.History)
 		it.Session.Data = c
@@ -366,12 +366,8 @@ func (p *past) submitBroken(d *dispatcher) {
 		rec.Outcome, rec.Reason, rec.Scheduled = measure.Cancelled, measure.CancelBroken, false
 		rec.Message = "it had been sent, or was about to be, when the run was cut short; its outcome is not known"
 		rec.Intended, rec.Dispatched, rec.Admitted = at, at, at
-		var c conversation
-		if b.Session != nil {
-			c, _ = b.Session.Data.(conversation)
-		}
 		p.lost.add(b.Index)
-		d.recorder.in <- recorded{rec, d.tel.StartRequest(c.span, b.Row, at), b.at - at}
+		d.recorder.in <- recorded{rec, d.tel.StartRequest(conversationSoFar(b.Item).span, b.Row, at), b.at - at}
 	}
 	p.broken, p.inFlight = nil, nil
 }
