@@ -55,6 +55,11 @@ func newRecorder(p plan, text texts, cache *predictor, tel *telemetry.Pipeline, 
 		// records may be late, but never requests.
 		in: make(chan recorded, 1024),
 	}
+	defer func() {
+		if err != nil {
+			rc.abandon()
+		}
+	}()
 	if before != nil {
 		rc.figures, rc.models = before.figures, before.models
 		cache.divisor, cache.replies = before.cache.divisor, before.cache.replies

@@ -6,6 +6,7 @@ package agent
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"github.com/moonloop/moonloop/agent/report"
 	"github.com/moonloop/moonloop/agent/schedule"
 	"github.com/moonloop/moonloop/internal/simulator"
+	"github.com/moonloop/moonloop/mooncake"
 )
 
 // inBubble replays n equal rows, of 16 output tokens, against an engine that takes 100 ms for a prefill and for each further token, in
@@ -228,5 +230,20 @@ func TestParseMark(t *testing.T) {
 		if m, err := ParseMark(text); err == nil {
 			t.Errorf("%q is read as %+v", text, m)
 		}
+	}
+}
+
+// TestFailedStartLeavesNoFolder: if the records of a run without results cannot be stored, their temporary folder is removed.
+func TestFailedStartLeavesNoFolder(t *testing.T) {
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	p := plan{steady: Steady{Auto: true}, sidecar: mooncake.Meta{Transformations: []mooncake.Transformation{
+		{Before: &mooncake.TraceFigures{Rate: math.NaN()}}, // which JSON cannot express
+	}}}
+	if _, err := newRecorder(p, texts{}, nil, nil, nil); err == nil {
+		t.Error("no error")
+	}
+	if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
 	}
 }
