@@ -334,6 +334,7 @@ func (d *direct) roundTrip(ctx context.Context, f *flight, req *Request) (*http.
 		if err == nil {
 			_, _ = io.CopyN(io.Discard, resp.Body, maxErrorBody)
 			_ = resp.Body.Close()
+			f.guard.enter(stagePause)
 		}
 		if err := f.slowly(ctx, func(ctx context.Context) { clock.Pause(ctx, wait) }); err != nil {
 			return nil, err

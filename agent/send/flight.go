@@ -228,12 +228,11 @@ func (f *flight) attempt(n int) {
 	f.attempts, f.got = n+1, 0
 }
 
-// retry notes how an attempt ended, before the pause that precedes another one.
+// retry notes how an attempt ended that another one may follow.
 func (f *flight) retry(how string) {
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.earlier = fmt.Sprintf("attempt %d ended with %s", f.attempts, how)
-	f.mu.Unlock()
-	f.guard.enter(stagePause)
 }
 
 // told adds to the text of a timeout how an earlier attempt ended: the engine may not be slow, but refuse.

@@ -18,7 +18,13 @@ import (
 func newRetrier(c *http.Client, retries int, wait, longest time.Duration) *retryablehttp.Client {
 	return &retryablehttp.Client{
 		HTTPClient: c, RetryMax: retries, RetryWaitMin: wait, RetryWaitMax: longest,
-		CheckRetry: retryable, Backoff: backoff, ErrorHandler: retryablehttp.PassthroughErrorHandler,
+		CheckRetry: retryable, ErrorHandler: retryablehttp.PassthroughErrorHandler,
+		Backoff: func(first, longest time.Duration, attempt int, resp *http.Response) time.Duration {
+			if resp != nil { // its body has been read
+				flightOf(resp.Request.Context()).guard.enter(stagePause)
+			}
+			return backoff(first, longest, attempt, resp)
+		},
 		RequestLogHook: func(_ retryablehttp.Logger, r *http.Request, n int) {
 			flightOf(r.Context()).attempt(n)
 		},
@@ -72,6 +78,8 @@ func retryable(ctx context.Context, resp *http.Response, err error) (bool, error
 	return tryAgain(ctx, flightOf(ctx), resp, err), nil
 }
 
+// tryAgain is retryable for a flight. The timeouts stop during a pause, but not before the body of a refusal has ended. It has no first
+// token; so if nothing limits the wait for that, the limit of a stream's silence counts.
 func tryAgain(ctx context.Context, f *flight, resp *http.Response, err error) (again bool) {
 	if f.over(ctx) != nil {
 		return false
@@ -80,10 +88,14 @@ func tryAgain(ctx context.Context, f *flight, resp *http.Response, err error) (a
 	case err != nil:
 		if again = !f.connected() && !hopeless(err); again {
 			f.retry(string(f.classify(err).Class))
+			f.guard.enter(stagePause)
 		}
 	case resp.StatusCode == http.StatusTooManyRequests, resp.StatusCode == http.StatusServiceUnavailable, resp.StatusCode == statusOverloaded:
 		again = true
 		f.retry(fmt.Sprintf("HTTP status %d", resp.StatusCode))
+		if f.guard.limits.first == 0 {
+			f.guard.enter(stageStream)
+		}
 	}
 	return again
 }

@@ -109,6 +109,9 @@ func TestTimeouts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const s = time.Second
 			all := Config{way: by, ConnectTimeout: 1 * s, FirstTokenTimeout: 10 * s, IdleTimeout: 2 * s, TotalTimeout: 60*s + s/2}
+			retrying := all
+			retrying.Retries = 1
+			busy := []step{{0, "HTTP/1.1 503 Busy\r\nContent-Length: 100\r\n\r\n{"}, {100 * s, ""}}
 			comment := chunked(": ping\n\n")
 			var pings, longPings []step
 			for range 30 {
@@ -140,7 +143,10 @@ func TestTimeouts(t *testing.T) {
 				{"silence after the finish reason is not a failure without any timeout either", Config{way: by}, []step{{0, sseHead + oneEvent(chunkA) + oneEvent(finish)}, {s, oneEvent(usage)}, {100 * s, ""}}, "", s, 1},
 				{"[DONE] without finish, and silence", Config{way: by}, []step{{0, sseHead + oneEvent(chunkA) + oneEvent(done)}, {100 * s, ""}}, ClassIncomplete, 0, 1},
 				{"silence after an error in the stream", Config{way: by}, []step{{0, sseHead + oneEvent(badEnd)}, {100 * s, ""}}, ClassStreamError, 0, 0},
-				{"an error body that does not end", all, []step{{0, "HTTP/1.1 500 Oops\r\nContent-Length: 100\r\n\r\n{"}, {100 * s, ""}}, ClassHTTP, 0, 0},
+				{"an error body that does not end", all, []step{{0, "HTTP/1.1 500 Oops\r\nContent-Length: 100\r\n\r\n{"}, {100 * s, ""}}, ClassHTTP, 10 * s, 0},
+				{"the body of a busy server that does not end", all, busy, ClassHTTP, 10 * s, 0},
+				{"the same before a retry", retrying, busy, ClassFirstTokenTimeout, 10 * s, 0},
+				{"the same without a first-token timeout", Config{way: by, Retries: 1, IdleTimeout: 2 * s}, busy, ClassIdleTimeout, 2 * s, 0},
 				{"no timeout at all", Config{way: by}, []step{{300 * s, sseHead}, {300 * s, oneEvent(chunkA)}, {300 * s, oneEvent(finish) + lastChunk}}, "", 900 * s, 1},
 			} {
 				t.Run(c.name, func(t *testing.T) {
