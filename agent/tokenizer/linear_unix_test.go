@@ -6,6 +6,7 @@
 package tokenizer
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -58,7 +59,29 @@ func TestLongPieces(t *testing.T) {
 	}
 }
 
-// within requires that a long text costs at most a bound that is measured next to it. The costs include the garbage collector's work,
+// TestManyAddedTokens: a file with four times as many added tokens takes about four times as long to read, not sixteen times.
+func TestManyAddedTokens(t *testing.T) {
+	read := func(tokens, times int) int64 {
+		list := make([]string, tokens)
+		for i := range list {
+			list[i] = fmt.Sprintf(`{"id": %d, "content": "<unused%d>"}`, i, i)
+		}
+		text := []byte(`{"added_tokens": [` + strings.Join(list, ",") + `], "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}`)
+		return cost(t, func() {
+			for range times {
+				if _, err := parse(text); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	within(t, "added tokens", func() (short, long, most int64) {
+		short, long = read(5_000, 4), read(20_000, 1)
+		return short, long, 2*short + 20_000
+	})
+}
+
+// within requires that a long text or list costs at most a bound that is measured next to it. The costs include the garbage collector's work,
 // which may come at any time, so one success in five measurements is enough.
 func within(t *testing.T, name string, measure func() (short, long, most int64)) {
 	t.Helper()
@@ -68,5 +91,5 @@ func within(t *testing.T, name string, measure func() (short, long, most int64))
 			return
 		}
 	}
-	t.Errorf("%s: a long text took %d us, short ones of the same total length %d us", name, long, short)
+	t.Errorf("%s: a long one took %d us, short ones of the same total length %d us", name, long, short)
 }

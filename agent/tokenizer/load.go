@@ -121,6 +121,8 @@ func parse(data []byte) (*Tokenizer, error) {
 			t.raw.add(added{a.Content, a.ID, a.Lstrip, a.Rstrip})
 		}
 	}
+	t.raw.sort()
+	t.normal.sort()
 	var err error
 	if t.normalize, err = normalizers(c.Normalizer); err != nil {
 		return nil, err

@@ -268,7 +268,7 @@ func each(change func(piece) string) splitter {
 }
 
 func isPunctuation(r rune) bool {
-	return r < 0x80 && (unicode.IsPunct(r) || unicode.IsSymbol(r)) || unicode.IsPunct(r)
+	return unicode.IsPunct(r) || r < 0x80 && unicode.IsSymbol(r)
 }
 
 // visible replaces each byte by a visible character: GPT-2's alphabet.

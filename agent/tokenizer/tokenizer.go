@@ -84,13 +84,16 @@ type added struct {
 	lstrip, rstrip bool
 }
 
-// addedTokens has the tokens by their first byte. Those with the same first byte are sorted, the longest first.
+// addedTokens has the tokens by their first byte.
 type addedTokens [256][]added
 
-func (a *addedTokens) add(t added) {
-	list := &a[t.text[0]]
-	*list = append(*list, t)
-	slices.SortStableFunc(*list, func(a, b added) int { return len(b.text) - len(a.text) })
+func (a *addedTokens) add(t added) { a[t.text[0]] = append(a[t.text[0]], t) }
+
+// sort sorts tokens with the same first byte, the longest first. It must be called after the last add.
+func (a *addedTokens) sort() {
+	for _, list := range a {
+		slices.SortStableFunc(list, func(a, b added) int { return len(b.text) - len(a.text) })
+	}
 }
 
 // cut calls yield for each added token in a text, with its id, and for each part between them, with -1.
