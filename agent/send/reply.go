@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"math"
-	"slices"
 	"strings"
 )
 
@@ -17,7 +16,7 @@ const maxToolCalls = 128
 // reply reassembles choice 0 of a stream.
 type reply struct {
 	text   []byte
-	calls  []toolCall
+	calls  []partialCall
 	size   int // bytes in calls
 	tokens []uint32
 	partly bool // a choice with a token had no token ids, or invalid ones
@@ -31,6 +30,12 @@ type toolCall struct {
 		Name      string `json:"name"`
 		Arguments string `json:"arguments"`
 	} `json:"function"`
+}
+
+// partialCall has the pieces of a call so far.
+type partialCall struct {
+	kind                string
+	id, name, arguments []byte
 }
 
 // toolPiece is a call or a piece of one.
@@ -70,12 +75,13 @@ func (r *reply) addCalls(array []byte) error {
 			return errTooManyCalls
 		}
 		for len(r.calls) <= at {
-			r.calls = append(r.calls, toolCall{})
+			r.calls = append(r.calls, partialCall{})
 		}
 		c := &r.calls[at]
-		c.ID, c.Type = c.ID+p.ID, cmp.Or(p.Type, c.Type)
-		c.Function.Name += p.Function.Name
-		c.Function.Arguments += p.Function.Arguments
+		c.kind = cmp.Or(p.Type, c.kind)
+		c.id = append(c.id, p.ID...)
+		c.name = append(c.name, p.Function.Name...)
+		c.arguments = append(c.arguments, p.Function.Arguments...)
 		r.size += len(p.ID) + len(p.Function.Name) + len(p.Function.Arguments)
 	}
 	return nil
@@ -104,12 +110,15 @@ func (r *reply) copyTo(x *Exchange) {
 		x.ReplyTokens = r.tokens
 	}
 	x.Reply = strings.ToValidUTF8(string(r.text), "\ufffd")
-	calls := slices.DeleteFunc(r.calls, func(c toolCall) bool { return c.Function.Name == "" && c.Function.Arguments == "" })
-	if len(calls) == 0 {
-		return
+	var calls []toolCall
+	for _, c := range r.calls {
+		if len(c.name)+len(c.arguments) > 0 {
+			call := toolCall{ID: string(c.id), Type: cmp.Or(c.kind, "function")}
+			call.Function.Name, call.Function.Arguments = string(c.name), string(c.arguments)
+			calls = append(calls, call)
+		}
 	}
-	for i := range calls {
-		calls[i].Type = cmp.Or(calls[i].Type, "function")
+	if calls != nil {
+		x.ToolCalls, _ = json.Marshal(calls) // strings always marshal
 	}
-	x.ToolCalls, _ = json.Marshal(calls) // strings always marshal
 }

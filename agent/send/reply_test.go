@@ -4,6 +4,7 @@
 package send
 
 import (
+	"runtime"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -45,5 +46,28 @@ func TestReplyTokens(t *testing.T) {
 		if diff := cmp.Diff(tt.want, x.ReplyTokens); diff != "" {
 			t.Errorf("%s: token ids (-want +got):\n%s", tt.name, diff)
 		}
+	}
+}
+
+// TestLongToolCall: a tool call in four times as many pieces needs about four times as much memory, not sixteen times.
+func TestLongToolCall(t *testing.T) {
+	allocated := func(pieces int) uint64 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		var r reply
+		for range pieces {
+			if err := r.addCalls([]byte(`[{"index": 0, "function": {"arguments": "abcd"}}]`)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var x Exchange
+		if r.copyTo(&x); len(x.ToolCalls) < 4*pieces {
+			t.Errorf("%d pieces make a call of %d bytes", pieces, len(x.ToolCalls))
+		}
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	if short, long := allocated(4000), allocated(16_000); long > 8*short {
+		t.Errorf("4,000 pieces need %d bytes, 16,000 need %d", short, long)
 	}
 }
