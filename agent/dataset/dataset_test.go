@@ -5,6 +5,8 @@ package dataset
 
 import (
 	"bufio"
+	"bytes"
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"os"
@@ -75,6 +77,20 @@ func TestBadFiles(t *testing.T) {
 		_, err := Read(t.Context(), write(t, test.file))
 		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v, want %q", name, err, test.want)
+		}
+	}
+	for _, format := range []string{"{\"text\":\"number %d\"}\n", "number %d\n"} {
+		var packed bytes.Buffer
+		z := gzip.NewWriter(&packed)
+		for i := range 100_000 {
+			fmt.Fprintf(z, format, i)
+		}
+		if err := z.Close(); err != nil {
+			t.Fatal(err)
+		}
+		half := packed.String()[:packed.Len()/2]
+		if _, err := Read(t.Context(), write(t, half)); err == nil || !strings.Contains(err.Error(), "cannot be read to its end: unexpected EOF; use a complete copy") {
+			t.Errorf("half of a compressed file: %v", err)
 		}
 	}
 	if _, err := Read(t.Context(), filepath.Join(t.TempDir(), "none")); !errors.Is(err, os.ErrNotExist) {

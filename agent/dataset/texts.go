@@ -29,7 +29,7 @@ func texts(in *bufio.Reader, yield func(text string) bool) error {
 	case errors.Is(err, io.EOF):
 		return nil
 	case err != nil:
-		return err
+		return cutOff(err)
 	case first != '[' && first != '{':
 		return paragraphs(in, yield)
 	}
@@ -37,9 +37,7 @@ func texts(in *bufio.Reader, yield func(text string) bool) error {
 	dec := jsontext.NewDecoder(source, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	source.read = dec.InputOffset
 	if first == '[' {
-		if _, err := dec.ReadToken(); err != nil {
-			return fmt.Errorf("is not JSON: syntax error after byte %d", dec.InputOffset())
-		}
+		_, _ = dec.ReadToken() // it is buffered
 	}
 	for n := 1; ; n++ {
 		if k := dec.PeekKind(); k == ']' {
@@ -51,6 +49,8 @@ func texts(in *bufio.Reader, yield func(text string) bool) error {
 			return nil
 		case errors.Is(err, errTooLong):
 			return fmt.Errorf("element %d %w", n, errTooLong)
+		case err != nil && source.err != nil:
+			return cutOff(source.err)
 		case err != nil:
 			return fmt.Errorf("element %d is not JSON: syntax error after byte %d", n, dec.InputOffset()) // the decoder's error would quote the file
 		}
@@ -62,6 +62,11 @@ func texts(in *bufio.Reader, yield func(text string) bool) error {
 			return nil
 		}
 	}
+}
+
+// cutOff returns the error for a file whose rest cannot be read.
+func cutOff(err error) error {
+	return fmt.Errorf("cannot be read to its end: %w; use a complete copy of the file", err)
 }
 
 // firstByte skips white space and returns what follows it.
@@ -87,7 +92,7 @@ func paragraphs(in *bufio.Reader, yield func(string) bool) error {
 	for {
 		line, err := in.ReadSlice('\n')
 		if err != nil && !errors.Is(err, bufio.ErrBufferFull) && !errors.Is(err, io.EOF) {
-			return err
+			return cutOff(err)
 		}
 		text = append(text, line...)
 		end := errors.Is(err, io.EOF)
@@ -160,6 +165,7 @@ type bounded struct {
 	in   io.Reader
 	read func() int64 // bytes that the decoder has used
 	n    int64
+	err  error // of in
 }
 
 // Read implements [io.Reader].
@@ -169,5 +175,8 @@ func (b *bounded) Read(p []byte) (int, error) {
 	}
 	n, err := b.in.Read(p)
 	b.n += int64(n)
+	if !errors.Is(err, io.EOF) {
+		b.err = err
+	}
 	return n, err
 }
