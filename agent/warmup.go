@@ -16,7 +16,6 @@ import (
 	"github.com/moonloop/moonloop/agent/load"
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/report"
-	"github.com/moonloop/moonloop/agent/send"
 	"github.com/moonloop/moonloop/agent/telemetry"
 	"github.com/moonloop/moonloop/internal/term"
 	"github.com/moonloop/moonloop/mooncake"
@@ -151,14 +150,16 @@ func (w warmup) run(ctx context.Context, s *sender, shapes []*mooncake.Row, tel 
 			rec.Exchange.Release()
 			mu.Lock()
 			defer mu.Unlock()
-			switch err := rec.Exchange.Err; {
-			case err == nil:
+			switch rec.Outcome {
+			case measure.Served:
 				inARow = 0
-			case err.Class == send.ClassCancelled:
+			case measure.Cancelled:
 				done.GivenUp++
-			default:
+			default: // also a request that was not sent: it could not be built, or is too short
 				done.Failed++
-				example = err.Error()
+				if example = cmp.Or(rec.Message, rec.Reason); rec.Exchange.Err != nil {
+					example = rec.Exchange.Err.Error()
+				}
 				if inARow++; inARow == maxColdFailures && w.lasting > 0 {
 					done.Ended = true
 					stop()

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/moonloop/moonloop/agent/load"
+	"github.com/moonloop/moonloop/agent/measure"
+	"github.com/moonloop/moonloop/agent/prompt"
 	"github.com/moonloop/moonloop/agent/report"
 	"github.com/moonloop/moonloop/internal/simulator"
 )
@@ -82,5 +84,20 @@ func TestWarmUpOfAnEngineThatRefuses(t *testing.T) {
 	}
 	if !slices.ContainsFunc(rep.Warnings, func(s string) bool { return strings.Contains(s, "the warm-up ended after 0.0 s") }) {
 		t.Errorf("warnings %q", rep.Warnings)
+	}
+}
+
+// TestWarmUpThatSendsNothing: rows that are too short to send are no warm-up, and the next ones are not tried for as long as it may last.
+func TestWarmUpThatSendsNothing(t *testing.T) {
+	e := newEngine(t, simulator.Config{})
+	r := e.replay(t, Config{Schedule: Schedule{WarmupFor: time.Minute}, Prompt: Prompt{TooShort: prompt.Skip}}, `{"timestamp": 0, "input_length": 3, "output_length": 2}`)
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	if w := r.report.Warmup; w == nil || w.Sent != maxColdFailures || w.Failed != w.Sent || !w.Ended {
+		t.Errorf("%+v", w)
+	}
+	if warned := strings.Join(r.report.Warnings, "\n"); !strings.Contains(warned, "warm-up requests failed, for example: "+measure.SkipTooShort) {
+		t.Errorf("warnings %s", warned)
 	}
 }
