@@ -14,10 +14,10 @@ import (
 // alertWait is how long to wait for a server's alert after a handshake.
 const alertWait = 2 * time.Second
 
-// refusal returns why the server refuses this client although the handshake succeeded, or nil. In TLS 1.3, a server checks the client's
+// alert returns why the server refuses this client although the handshake succeeded, or nil. In TLS 1.3, a server checks the client's
 // certificate after the client's part of the handshake. So the request may fail with a broken connection before the server's alert is read.
 // This function sends no request, so that the alert is not lost.
-func (c *Client) refusal(ctx context.Context) *Error {
+func (c *Client) alert(ctx context.Context) *Error {
 	if c.base.Scheme != "https" {
 		return nil
 	}

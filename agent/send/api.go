@@ -97,7 +97,7 @@ func (c *Client) call(ctx, inner context.Context, limit time.Duration, method st
 	case err != nil:
 		e := f.classify(err)
 		if e.Class == ClassTransport {
-			if refused := c.refusal(inner); refused != nil {
+			if refused := c.alert(inner); refused != nil {
 				return refused
 			}
 		}
