@@ -49,7 +49,7 @@ func (s *stream) generateEvent(data []byte, at arrival, isError bool) error {
 		return nil
 	}
 	if failed || e.Token == nil && e.Text == nil {
-		s.fail(ClassProtocol, "", "an event of the reply is not a JSON object of TGI's API")
+		s.fail(ClassProtocol, "", s.unit()+" is not a JSON object of TGI's API")
 		return nil
 	}
 	c := &s.chunk

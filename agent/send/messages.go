@@ -95,7 +95,7 @@ func (s *stream) messageEvent(data []byte, at arrival, isError bool) error {
 			s.complain(data)
 			return nil
 		}
-		s.fail(ClassProtocol, "", "an event of the stream is not a JSON object of the Messages API")
+		s.fail(ClassProtocol, "", s.unit()+" is not a JSON object of the Messages API")
 		return nil
 	}
 	c := &s.chunk

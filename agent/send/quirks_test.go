@@ -272,16 +272,20 @@ func TestQuirkMessages(t *testing.T) {
 				whole       bool
 				class       Class
 				want        string
+				api         API
 			}{
-				{"a compressed stream", zipped(sse("\x1f\x8b")), false, ClassProtocol, "the reply is compressed (gzip), although"},
-				{"a compressed reply", zipped(answer("200 OK", "application/json", "\x1f\x8b")), true, ClassProtocol, "the reply is compressed (gzip), although"},
-				{"a compressed refusal", zipped(answer("502 Bad Gateway", "application/json", "\x1f\x8b")), true, ClassHTTP, "Bad Gateway"},
-				{"an event that is no object", sse("7"), false, ClassProtocol, "an event of the stream is not a JSON object"},
-				{"a reply that is no object", answer("200 OK", "application/json", "7"), true, ClassProtocol, "the reply is not a JSON object"},
+				{"a compressed stream", zipped(sse("\x1f\x8b")), false, ClassProtocol, "the reply is compressed (gzip), although", OpenAI},
+				{"a compressed reply", zipped(answer("200 OK", "application/json", "\x1f\x8b")), true, ClassProtocol, "the reply is compressed (gzip), although", OpenAI},
+				{"a compressed refusal", zipped(answer("502 Bad Gateway", "application/json", "\x1f\x8b")), true, ClassHTTP, "Bad Gateway", OpenAI},
+				{"an event that is no object", sse("7"), false, ClassProtocol, "an event of the stream is not a JSON object", OpenAI},
+				{"a reply that is no object", answer("200 OK", "application/json", "7"), true, ClassProtocol, "the reply is not a JSON object", OpenAI},
+				{"a reply that is no message", answer("200 OK", "application/json", "7"), true, ClassProtocol, "the reply is not a JSON object of the Messages API", Messages},
+				{"a reply that is not TGI's", answer("200 OK", "application/json", "7"), true, ClassProtocol, "the reply is not a JSON object of TGI's API", Generate},
+				{"an event that is not TGI's", sse("7"), false, ClassProtocol, "an event of the stream is not a JSON object of TGI's API", Generate},
 			} {
 				t.Run(c.name, func(t *testing.T) {
 					req := post("{}")
-					req.Stream = !c.whole
+					req.Stream, req.API = !c.whole, c.api
 					x := once(t, req, Config{way: by}, c.reply, false)
 					if x.Err == nil || x.Err.Class != c.class || !strings.Contains(x.Err.Message, c.want) {
 						t.Errorf("%v, want %s with %q", x.Err, c.class, c.want)

@@ -224,14 +224,18 @@ func (s *stream) event(e *event) error {
 		s.flight.guard.enter(stageTail)
 		return nil
 	case !ok:
-		what := "an event of the stream"
-		if s.x.Whole {
-			what = "the reply"
-		}
-		s.fail(ClassProtocol, "", what+" is not a JSON object")
+		s.fail(ClassProtocol, "", s.unit()+" is not a JSON object")
 		return nil
 	}
 	return s.content(e.at)
+}
+
+// unit is what errors call an event: a whole reply is read as one.
+func (s *stream) unit() string {
+	if s.x.Whole {
+		return "the reply"
+	}
+	return "an event of the stream"
 }
 
 // complain records an error in a reply whose status is a success. vLLM answers 200 before it checks a request. If the request is invalid,
