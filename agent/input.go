@@ -29,15 +29,16 @@ func openFolder(cfg Config) (*report.Folder, error) {
 	if cfg.Out == "" {
 		return nil, nil //nolint:nilnil // nil means no folder
 	}
-	var further []string
-	if c := cfg.Trace; c.Lenient && c.Quarantine == "" {
-		further = append(further, mooncake.RejectedName(c.Name))
+	var folder *report.Folder
+	var err error
+	switch c := cfg.Trace; {
+	case cfg.Resume:
+		folder, err = report.ReopenFolder(cfg.Out)
+	case c.Lenient && c.Quarantine == "":
+		folder, err = report.OpenFolder(cfg.Out, cfg.Force, mooncake.RejectedName(c.Name))
+	default:
+		folder, err = report.OpenFolder(cfg.Out, cfg.Force)
 	}
-	open := report.OpenFolder
-	if cfg.Resume {
-		open = report.ReopenFolder
-	}
-	folder, err := open(cfg.Out, cfg.Force, further...)
 	if err != nil {
 		return nil, err
 	}

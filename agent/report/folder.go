@@ -65,7 +65,7 @@ func OpenFolder(dir string, force bool, further ...string) (*Folder, error) {
 }
 
 // ReopenFolder locks a directory for the rest of a run that was cut short in it.
-func ReopenFolder(dir string, _ bool, _ ...string) (*Folder, error) {
+func ReopenFolder(dir string) (*Folder, error) {
 	if info, err := os.Stat(dir); err != nil {
 		return nil, fmt.Errorf("the folder of a run that was cut short: %w", err)
 	} else if !info.IsDir() {

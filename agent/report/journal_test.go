@@ -112,7 +112,7 @@ func TestJournalThatCannotBeWritten(t *testing.T) {
 	j.Sent(2, clk.Now(), clk)
 	refused := func() {
 		t.Helper()
-		f, err := ReopenFolder(dir, false)
+		f, err := ReopenFolder(dir)
 		if err == nil || !strings.Contains(err.Error(), "cannot be resumed: requests that it sent are not in its resume.jsonl") {
 			t.Errorf("the folder is not refused: %v", err)
 		}
@@ -130,7 +130,7 @@ func TestJournalThatCannotBeWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := ReopenFolder(dir, false)
+	f, err := ReopenFolder(dir)
 	if err != nil {
 		t.Error(err)
 	}
