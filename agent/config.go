@@ -372,6 +372,7 @@ func (c *Config) checkNumbers(bad badFunc) {
 		{"output length", c.Prompt.Output},
 		{"max output length", c.Prompt.OutputCap},
 		{"lead", c.Lead},
+		{"abort errors", c.AbortErrors},
 		{"shards", int64(c.Trace.Shards)},
 	} {
 		d, isTime := n.value.(time.Duration)
@@ -379,9 +380,6 @@ func (c *Config) checkNumbers(bad badFunc) {
 		if isTime && d < 0 || i < 0 {
 			bad("%s %v: it is below 0; want 0 or more", n.name, n.value)
 		}
-	}
-	if c.AbortErrors < 0 {
-		bad("abort errors %d: want 0 or more", c.AbortErrors)
 	}
 	if c.Slice != 0 && c.Slice < time.Millisecond {
 		bad("slice %v: want 1ms or more, or 0 for %v", c.Slice, page.DefaultSlice)
