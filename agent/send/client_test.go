@@ -47,6 +47,10 @@ func TestConfigIsChecked(t *testing.T) {
 		{Config{URL: "http://h", APIKey: "canary\n"}, "no header can carry"},
 		{Config{URL: "http://h", IdleTimeout: -1}, "idle timeout: it is below 0"},
 		{Config{URL: "http://h", Retries: -1}, "retries: it is below 0"},
+		{Config{URL: "http://h", Retries: -1, MaxReply: -1, MaxLine: -1, IdleTimeout: -1}, strings.Join([]string{
+			"send: idle timeout: it is below 0; want 0 or more", "send: max line: it is below 0; want 0 or more",
+			"send: max reply: it is below 0; want 0 or more", "send: retries: it is below 0; want 0 or more",
+		}, "\n")},
 		{Config{URL: "http://h", Reuse: "never"}, `connections "never": want kept, fresh or session`},
 	} {
 		_, err := New(c.cfg, clock.New())

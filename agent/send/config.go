@@ -140,13 +140,14 @@ func (c Config) check() error {
 	if !c.Reuse.Known() {
 		bad("connections %q: want %s, %s or %s", c.Reuse, ReuseAny, ReuseNever, ReuseSession)
 	}
-	for name, n := range map[string]int64{
+	numbers := map[string]int64{
 		"connections": int64(c.Connections), "retries": int64(c.Retries), "max line": int64(c.MaxLine), "max reply": int64(c.MaxReply),
 		"connect timeout": int64(c.ConnectTimeout), "first-token timeout": int64(c.FirstTokenTimeout), "idle timeout": int64(c.IdleTimeout),
 		"total timeout": int64(c.TotalTimeout), "retry wait": int64(c.RetryWait), "max retry wait": int64(c.MaxRetryWait),
-	} {
-		if n < 0 {
-			bad("%s: it is below 0", name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(numbers)) {
+		if numbers[name] < 0 {
+			bad("%s: it is below 0; want 0 or more", name)
 		}
 	}
 	return errors.Join(errs...)
