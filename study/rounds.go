@@ -45,8 +45,12 @@ const (
 	SideAgain = "again" // A once more
 )
 
+// ErrTooSmall says that further rounds would be in vain.
+var ErrTooSmall = errors.New("the runs of the first round have too few requests for a verdict, and no run counts without one: use a longer trace")
+
 // Run runs the rounds. A command that fails but has written a run is no error: a replay whose measurement is invalid also exits with a
-// status above 0, and [Compare] leaves its run out. A command that has written no run is an error, which ends the rounds.
+// status above 0, and [Compare] leaves its run out. A command that has written no run is an error, which ends the rounds. After a first round
+// whose runs are all too small for a verdict, it returns ErrTooSmall.
 func (r *Rounds) Run(ctx context.Context) error {
 	if r.N < 1 || r.N > MaxRounds {
 		return fmt.Errorf("%d rounds: must be from 1 to %d", r.N, MaxRounds)
@@ -62,56 +66,57 @@ func (r *Rounds) Run(ctx context.Context) error {
 	}
 	random := rand.New(rand.NewPCG(r.Seed, 0)) //nolint:gosec // an order, no secret
 	for round := 1; round <= r.N; round++ {
+		judged := false
 		for _, i := range random.Perm(len(sides)) {
 			// Each run has its own words, so that it finds a cold cache even if both sides are one engine.
 			seed := r.Seed + uint64(len(sides)*round+i) //nolint:gosec // a few rounds
-			if err := r.one(ctx, round, seed, sides[i].name, sides[i].command); err != nil {
+			run, err := r.one(ctx, round, seed, sides[i].name, sides[i].command)
+			if err != nil {
 				return err
 			}
+			r.ended(round, sides[i].name, run)
+			judged = judged || run.Verdict != undecided
+		}
+		if round == 1 && r.N > 1 && !judged {
+			return ErrTooSmall
 		}
 	}
 	return nil
 }
 
-// one runs a command, unless its run exists.
-func (r *Rounds) one(ctx context.Context, round int, seed uint64, side, command string) error {
+// one runs a command, unless its run exists, and returns the run.
+func (r *Rounds) one(ctx context.Context, round int, seed uint64, side, command string) (*Run, error) {
 	out := filepath.Join(r.Dir, side, strconv.Itoa(round))
-	if run, err := readRun(out); err != nil {
-		return err
-	} else if run != nil && run.Verdict != noSummary {
-		r.ended(round, side, run)
-		return nil
+	if run, err := readRun(out); err != nil || run != nil && run.Verdict != noSummary {
+		return run, err
 	}
 	if err := os.MkdirAll(filepath.Dir(out), 0o750); err != nil {
-		return fmt.Errorf("the folder of the rounds cannot be made: %w", err)
+		return nil, fmt.Errorf("the folder of the rounds cannot be made: %w", err)
 	}
 	name := out + ".log"
 	log, err := os.OpenFile(name, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600) //nolint:gosec // in the user's folder
 	if err != nil {
-		return fmt.Errorf("the log of a run cannot be written: %w", err)
+		return nil, fmt.Errorf("the log of a run cannot be written: %w", err)
 	}
 	defer func() { _ = log.Close() }() // the log is only for people
 	fill := strings.NewReplacer("{out}", out, "{seed}", strconv.FormatUint(seed, 10), "{round}", strconv.Itoa(round))
 	if r.Between != "" {
 		if err := r.Exec(ctx, fill.Replace(r.Between), log); err != nil {
-			return errors.Join(ctx.Err(), fmt.Errorf("round %d, before %s: the command between runs failed: %w; %s has what it printed", round, side, err, name))
+			return nil, errors.Join(ctx.Err(), fmt.Errorf("round %d, before %s: the command between runs failed: %w; %s has what it printed", round, side, err, name))
 		}
 	}
 	failed := r.Exec(ctx, fill.Replace(command), log)
 	if err := ctx.Err(); err != nil {
-		return err
+		return nil, err
 	}
 	run, err := readRun(out)
 	switch {
-	case err != nil:
-		return err
-	case run != nil && run.Verdict != noSummary:
-		r.ended(round, side, run)
-		return nil
+	case err != nil, run != nil && run.Verdict != noSummary:
+		return run, err
 	case failed == nil:
 		failed = fs.ErrNotExist
 	}
-	return fmt.Errorf("round %d: the command of %s wrote no run to %s: %w; %s has what it printed", round, side, out, failed, name)
+	return nil, fmt.Errorf("round %d: the command of %s wrote no run to %s: %w; %s has what it printed", round, side, out, failed, name)
 }
 
 func (r *Rounds) ended(round int, side string, run *Run) {

@@ -71,6 +71,20 @@ func TestRoundsRefuse(t *testing.T) {
 	}
 }
 
+// TestRoundsOfASmallTrace: if a trace has too few requests for a verdict, no run can count, so the rounds end after the first.
+func TestRoundsOfASmallTrace(t *testing.T) {
+	ran := 0
+	r := study.Rounds{A: "a {out}", B: "b {out}", N: 6, Dir: t.TempDir()}
+	r.Exec = func(_ context.Context, command string, _ io.Writer) error {
+		ran++
+		put(t, filepath.Join(strings.Fields(command)[1], "summary.json"), summary{ttft: 100, throughput: 1, verdict: "undecided"}.json())
+		return nil
+	}
+	if err := r.Run(t.Context()); !errors.Is(err, study.ErrTooSmall) || ran != 2 {
+		t.Errorf("%v, %d runs", err, ran)
+	}
+}
+
 // rows writes requests.jsonl of a run: every other row has 2,000 uncached tokens, and every third is turn 1.
 func rows(t *testing.T, dir string, ttft func(i int) float64) {
 	t.Helper()

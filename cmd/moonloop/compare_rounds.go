@@ -62,7 +62,10 @@ func (r *roundFlags) run(cmd *cobra.Command, metric study.Metric) (dirs []string
 		value, unit, _ := run.Value(metric)
 		fmt.Fprintf(cmd.ErrOrStderr(), "round %d of %d, %s: %s %.4g %s, %s\n", round, r.N, side, metric, value, unit, judge.Text(run.Verdict))
 	}
-	if err := r.Run(cmd.Context()); err != nil {
+	switch err := r.Run(cmd.Context()); {
+	case errors.Is(err, study.ErrTooSmall): // the comparison says the rest
+		fmt.Fprint(cmd.ErrOrStderr(), term.Note(cmd.ErrOrStderr(), "warning: "+err.Error()))
+	case err != nil:
 		return nil, "", err
 	}
 	if r.Calibrate {
