@@ -257,19 +257,21 @@ func untilEnd(ctx context.Context, input io.Reader) context.Context {
 	return ctx
 }
 
-// serve serves until ctx ends, or until the command of --run has ended. ran is the error of that command, failed that of serving.
+// serve serves until ctx ends, or until the command of --run has ended. If serving fails, it ends the command. ran is the error of the
+// command, failed that of serving.
 func (f *simulateFlags) serve(ctx context.Context, address string, stderr io.Writer, serve func(context.Context) error) (ran, failed error) {
 	if f.run == "" {
 		return nil, serve(ctx)
 	}
-	serving, stop := context.WithCancel(ctx)
+	both, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		defer stop()
-		ran = shell(ctx, strings.ReplaceAll(f.run, "{url}", address), stderr)
+		ran = shell(both, strings.ReplaceAll(f.run, "{url}", address), stderr)
 	}()
-	failed = serve(serving)
+	failed = serve(both)
+	stop()
 	<-ended
 	return ran, failed
 }

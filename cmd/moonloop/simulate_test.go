@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -239,5 +240,16 @@ func TestSimulateLike(t *testing.T) {
 	content, err := os.ReadFile(record)
 	if lines := strings.Split(string(content), "\n"); err != nil || len(lines) != 3 || !strings.Contains(lines[1], `"cached_tokens":32,`) {
 		t.Errorf("%v: the second request did not hit 32 tokens:\n%s", err, content)
+	}
+}
+
+// If the engine cannot serve, the command of --run is ended: it would wait for an engine that is not there.
+func TestSimulateEndsCommand(t *testing.T) {
+	t.Parallel()
+	f := simulateFlags{run: "exec sleep 20"}
+	broken := errors.New("the listener is gone")
+	ran, failed := f.serve(t.Context(), "http://127.0.0.1:1", io.Discard, func(context.Context) error { return broken })
+	if ran == nil || !errors.Is(failed, broken) {
+		t.Errorf("the command: %v, serving: %v", ran, failed)
 	}
 }
