@@ -51,7 +51,7 @@ func NewAggregate(opt Options) *Aggregate {
 		firstStart:  clock.Never,
 		lastContent: clock.Never,
 		begun:       Window{clock.Never, clock.Never},
-		underWay:    series{width: time.Millisecond, limit: 1 << 18}, // 1 MiB, 4 minutes at 1 ms, an hour at 16 ms
+		underWay:    series{width: time.Millisecond, limit: 1 << 18}, // 2 MiB, 4 minutes at 1 ms, an hour at 16 ms
 		tokenRate:   series{width: time.Second, limit: 1 << 17},      // 36 hours at 1 s
 		windowCount: series{width: time.Second, limit: 1 << 17},
 	}
@@ -260,9 +260,9 @@ func (a *Aggregate) addRate(x *send.Exchange) {
 		if a.opt.Window != nil && !a.opt.Window.Has(time.Duration(at)) {
 			continue
 		}
-		n := int32(1)
+		n := int64(1)
 		if len(x.Tokens) == len(x.At) {
-			n = x.Tokens[i]
+			n = int64(x.Tokens[i])
 		}
 		a.tokenRate.add(time.Duration(at), n)
 	}

@@ -10,7 +10,7 @@ import "time"
 type series struct {
 	width time.Duration
 	limit int // maximum number of bins
-	bins  []int32
+	bins  []int64
 	early int64 // times before the run's start, counted in the first bin
 	seen  int64 // the greatest running sum before a widening, which would hide intervals shorter than the new bins
 }
@@ -26,12 +26,12 @@ func (s *series) bin(at time.Duration) int {
 	}
 	i := int(at / s.width)
 	if i >= len(s.bins) {
-		s.bins = append(s.bins, make([]int32, i+1-len(s.bins))...)
+		s.bins = append(s.bins, make([]int64, i+1-len(s.bins))...)
 	}
 	return i
 }
 
-func (s *series) add(at time.Duration, n int32) { i := s.bin(at); s.bins[i] += n }
+func (s *series) add(at time.Duration, n int64) { i := s.bin(at); s.bins[i] += n }
 
 func (s *series) widen() {
 	s.seen = s.peak()
@@ -62,7 +62,7 @@ func (s *series) interval(start, end time.Duration) {
 func (s *series) peak() int64 {
 	sum, most := int64(0), s.seen
 	for _, n := range s.bins {
-		sum += int64(n)
+		sum += n
 		most = max(most, sum)
 	}
 	return most
@@ -72,7 +72,7 @@ func (s *series) peak() int64 {
 func (s *series) most() int64 {
 	most := int64(0)
 	for _, n := range s.bins {
-		most = max(most, int64(n), -int64(n))
+		most = max(most, n, -n)
 	}
 	return most
 }

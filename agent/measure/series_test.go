@@ -86,6 +86,21 @@ func TestPeakSurvivesWidening(t *testing.T) {
 	}
 }
 
+// A server may claim any number of tokens for a chunk. Bins hold the sum, also when they are merged.
+func TestSeriesHoldsHugeClaims(t *testing.T) {
+	s := series{width: time.Second, limit: 4}
+	for at := range 4 {
+		s.add(time.Duration(at)*time.Second, math.MaxInt32)
+		s.add(time.Duration(at)*time.Second, math.MaxInt32)
+	}
+	if got := s.most(); got != 2*math.MaxInt32 {
+		t.Errorf("the fullest second has %d", got)
+	}
+	if s.add(4*time.Second, 1); s.most() != 4*math.MaxInt32 {
+		t.Errorf("the fullest two seconds have %d", s.most())
+	}
+}
+
 // y = 2x + 1 exactly: slope 2, error 0. Then (0,0) (1,1) (2,1) (3,2): means 1.5 and 1, Sxx 5, Sxy 3, Syy 2, so slope
 // 0.6, residual 2 − 0.6·3 = 0.2, error √(0.2/2/5) = 0.1414.
 func TestDriftByHand(t *testing.T) {

@@ -103,14 +103,14 @@ func (a *Aggregate) Plateau() (p Plateau, ok bool) {
 	levels := map[int64]int{} // bins by their number of requests in flight
 	sum := int64(0)
 	for i, n := range s.bins[:min(to, len(s.bins))] {
-		if sum += int64(n); i >= from {
+		if sum += n; i >= from {
 			levels[sum]++
 		}
 	}
 	p.Level, p.Peak = median(levels, to-from), s.peak()
 	sum = 0
 	for i, n := range s.bins[:min(to, len(s.bins))] {
-		if sum += int64(n); i >= from && sum >= p.Level {
+		if sum += n; i >= from && sum >= p.Level {
 			p.Window = Window{max(first, time.Duration(i)*s.width), last}
 			return p, true
 		}
