@@ -32,7 +32,10 @@ type meter struct {
 }
 
 // hiccup is a time in which no goroutine of this process that waits for a timer could run.
-type hiccup struct{ from, to time.Duration }
+type hiccup struct {
+	from, to time.Duration
+	through  time.Duration // sum of the lengths of this hiccup and of all before it
+}
 
 // run ticks until the waiter is woken.
 func (m *meter) run(clk clock.Clock, w schedule.Waiter) {
@@ -44,14 +47,19 @@ func (m *meter) run(clk clock.Clock, w schedule.Waiter) {
 		}
 		if late := clk.Now() - due; late >= HiccupFloor {
 			// The hiccup began somewhere in the tick; nothing is known to have run since the meter fell asleep.
-			m.add(hiccup{asleep, due + late}, late)
+			m.add(asleep, due+late, late)
 		}
 	}
 }
 
-func (m *meter) add(h hiccup, late time.Duration) {
+// add records a hiccup, which is later than those before.
+func (m *meter) add(from, to, late time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	h := hiccup{from, to, to - from}
+	if n := len(m.spans); n > 0 {
+		h.through += m.spans[n-1].through
+	}
 	if len(m.spans) == maxHiccups {
 		n := copy(m.spans, m.spans[maxHiccups/2:])
 		m.spans = m.spans[:n]
@@ -68,16 +76,17 @@ func (m *meter) sum() (count int64, total, longest time.Duration) {
 	return m.count, m.total, m.longest
 }
 
-// excused returns the overlap of the time from a to b with hiccups.
-func (m *meter) excused(a, b time.Duration) (sum time.Duration) {
+// excused returns the overlap of the time from a to b with hiccups. Its work hardly grows with their number: it is called for each
+// request, also on a machine that is held up all the time.
+func (m *meter) excused(a, b time.Duration) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	first := sort.Search(len(m.spans), func(i int) bool { return m.spans[i].to > a })
-	for _, h := range m.spans[first:] {
-		sum += max(0, min(b, h.to)-max(a, h.from))
-		if h.to >= b {
-			break
-		}
+	end := sort.Search(len(m.spans), func(i int) bool { return m.spans[i].from >= b })
+	if first >= end {
+		return 0
 	}
-	return sum
+	from, to := m.spans[first], m.spans[end-1]
+	whole := to.through - from.through + from.to - from.from
+	return max(0, whole-max(0, a-from.from)-max(0, to.to-b))
 }

@@ -4,6 +4,7 @@
 package observe
 
 import (
+	"math/rand/v2"
 	"runtime"
 	"testing"
 	"time"
@@ -20,8 +21,8 @@ const ms = time.Millisecond
 
 func TestExcused(t *testing.T) {
 	m := &meter{}
-	m.add(hiccup{10 * ms, 20 * ms}, 8*ms)
-	m.add(hiccup{30 * ms, 35 * ms}, 3*ms)
+	m.add(10*ms, 20*ms, 8*ms)
+	m.add(30*ms, 35*ms, 3*ms)
 	for _, tc := range []struct {
 		name string
 		a, b time.Duration
@@ -46,10 +47,33 @@ func TestExcused(t *testing.T) {
 	}
 }
 
+// However many hiccups there were, of which the older ones are dropped: the overlap is the sum of the overlaps with each one.
+func TestExcusedIsSum(t *testing.T) {
+	m := &meter{}
+	random := rand.New(rand.NewPCG(1, 2))
+	var at time.Duration
+	for range maxHiccups + 100 {
+		from := at + time.Duration(random.IntN(3))
+		at = from + 1 + time.Duration(random.IntN(5))
+		m.add(from, at, 1)
+	}
+	for range 100 {
+		a := at - time.Duration(random.IntN(1000))
+		b := a + time.Duration(random.IntN(500)-50)
+		var want time.Duration
+		for _, h := range m.spans {
+			want += max(0, min(b, h.to)-max(a, h.from))
+		}
+		if got := m.excused(a, b); got != want {
+			t.Fatalf("excused(%d, %d) = %d, want %d", a, b, got, want)
+		}
+	}
+}
+
 func TestMeterIsBounded(t *testing.T) {
 	m := &meter{}
 	for i := range time.Duration(3 * maxHiccups) {
-		m.add(hiccup{i * ms, i*ms + 1}, 1)
+		m.add(i*ms, i*ms+1, 1)
 	}
 	if len(m.spans) > maxHiccups {
 		t.Errorf("%d hiccups kept, bound is %d", len(m.spans), maxHiccups)
