@@ -223,8 +223,10 @@ func (in *input) notReached(read, passes int64) (rows int64, atLeast bool) {
 	if n, whole, err := mooncake.CountRows(in.path, countTime); err == nil {
 		return max(0, n*passes-read), !whole
 	}
-	if meta := in.trace.Meta(); meta != nil && meta.Rows*passes >= read {
-		return meta.Rows*passes - read, false
+	if meta := in.trace.Meta(); meta != nil {
+		if rows = timesPasses(meta.Rows, passes) - read; rows >= 0 {
+			return rows, false
+		}
 	}
 	return 0, true
 }

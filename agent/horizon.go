@@ -6,8 +6,10 @@ package agent
 import (
 	"bytes"
 	"io"
+	"math"
 	"time"
 
+	"github.com/moonloop/moonloop/agent/clock"
 	"github.com/moonloop/moonloop/internal/atomicfile"
 	"github.com/moonloop/moonloop/mooncake"
 )
@@ -26,7 +28,7 @@ func (in *input) horizon(cfg Config) time.Duration {
 }
 
 func (in *input) lastOffset(cfg Config) time.Duration {
-	info, passes := in.stream.Info(), time.Duration(max(1, cfg.Trace.Loop))
+	info := in.stream.Info()
 	if cfg.Trace.LoopFor > 0 {
 		return cfg.Trace.LoopFor
 	}
@@ -44,14 +46,14 @@ func (in *input) lastOffset(cfg Config) time.Duration {
 		}
 		last = row.Timestamp.V
 	}
-	end := mooncake.Duration(last - info.First)
+	end := last - info.First
 	if w := cfg.Trace; w.End > 0 {
-		end = min(end, w.End-w.Start)
+		end = min(end, clock.Millis(w.End-w.Start))
 	}
 	if !info.Whole { // else the look-ahead saw every pass
-		end *= passes
+		end *= float64(max(1, cfg.Trace.Loop))
 	}
-	return time.Duration(float64(end) / cfg.Schedule.Speedup)
+	return mooncake.Duration(end / cfg.Schedule.Speedup)
 }
 
 // rowsToSend returns the number of rows that a run will send; 0 if it is unknown, because only reading the trace shows which rows a window
@@ -62,12 +64,20 @@ func (in *input) rowsToSend(t Trace) int64 {
 	}
 	rows := int64(0)
 	if meta := in.trace.Meta(); meta != nil {
-		rows = meta.Rows * int64(max(1, t.Loop))
+		rows = timesPasses(meta.Rows, int64(max(1, t.Loop)))
 	}
 	if limit := t.MaxRows; limit > 0 && (rows == 0 || limit < rows) {
 		return limit
 	}
 	return rows
+}
+
+// timesPasses returns the number of rows in all passes, or the greatest number if there are more: a sidecar may claim any number of rows.
+func timesPasses(rows, passes int64) int64 {
+	if rows > math.MaxInt64/passes {
+		return math.MaxInt64
+	}
+	return rows * passes
 }
 
 // lastRow reads the last row of a plain trace file; nil for other inputs.
