@@ -84,8 +84,8 @@ func (res *result) fill(x *send.Exchange) {
 	x.FirstEvent, x.FirstAnswer = at(cmp.Or(res.FirstEvent, res.First)), at(cmp.Or(res.Answer, res.First))
 	if res.First != nil {
 		x.At = append(make([]int64, 0, 1+len(res.Gaps)), int64(at(res.First)))
-		for _, gap := range res.Gaps {
-			x.At = append(x.At, x.At[len(x.At)-1]+int64(nanos(gap)))
+		for i, gap := range res.Gaps {
+			x.At = append(x.At, int64(limited(time.Duration(x.At[i])+nanos(gap))))
 		}
 	} else if res.Whole && res.Outcome == measure.Served.String() && !res.Embedding {
 		x.At = slices.Repeat([]int64{int64(x.End)}, 1+len(res.Gaps))
@@ -112,8 +112,11 @@ func at(ms *float64) time.Duration {
 	return nanos(*ms)
 }
 
-// nanos converts ms to ns, limited so that sums do not overflow whatever is in a file: from −11 days to 31 years.
-func nanos(ms float64) time.Duration { return mooncake.Duration(max(-1e9, min(ms, 1e12))) }
+// nanos converts ms to ns, within limits.
+func nanos(ms float64) time.Duration { return limited(mooncake.Duration(ms)) }
+
+// limited limits a time or a duration, so that a sum of a few does not overflow whatever is in a file: from −11 days to 31 years.
+func limited(d time.Duration) time.Duration { return max(-1e15, min(d, 1e18)) }
 
 // number returns a count; a count that is absent is unknown.
 func number(n *int64) int64 {

@@ -133,3 +133,18 @@ func TestRecordsBoundInstants(t *testing.T) {
 		t.Error(r.Row)
 	}
 }
+
+// A file may claim any gaps: the times that they add up to do not overflow.
+func TestRecordsOfHugeGaps(t *testing.T) {
+	for gap, want := range map[string]time.Duration{"1e300": 1e18, "-1e300": -1e15} {
+		r, err := parseRecord([]byte(`{"input_length": 1, "output_length": 1, "result": {"outcome":"served","start":0,"first":0,"gaps_ms":[` + strings.Repeat(gap+",", 20) + gap + `]}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, at := range r.Exchange.At[1:] {
+			if time.Duration(at) != want {
+				t.Fatalf("gaps of %s ms: chunk %d came at %d ns", gap, i+1, at)
+			}
+		}
+	}
+}
