@@ -71,7 +71,10 @@ func summaryFigures(summary []byte) (map[measure.ID]figure, error) {
 		return nil, err
 	}
 	if part, found := values["steady_state"]; found {
-		return summaryFigures(part)
+		values = nil
+		if err := json.Unmarshal(part, &values); err != nil {
+			return nil, err
+		}
 	}
 	figures := map[measure.ID]figure{}
 	for id, d := range measure.Definitions() {

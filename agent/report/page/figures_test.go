@@ -45,3 +45,13 @@ func TestFiguresOfTheTable(t *testing.T) {
 		t.Errorf("%v does not name the broken figure", err)
 	}
 }
+
+// Only a run has a steady state: one within another is not looked at. Otherwise the time to read a summary would grow with their number.
+func TestOneSteadyState(t *testing.T) {
+	tag := measure.TTFT.String()
+	summary := fmt.Sprintf(`{%q:{"avg":1},"steady_state":{%q:{"avg":2},"steady_state":{%q:{"avg":3}}}}`, tag, tag, tag)
+	figures, err := summaryFigures([]byte(summary))
+	if err != nil || figures[measure.TTFT].Avg == nil || *figures[measure.TTFT].Avg != 2 {
+		t.Errorf("%+v, %v", figures, err)
+	}
+}
