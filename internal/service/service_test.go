@@ -627,7 +627,7 @@ func TestRoom(t *testing.T) {
 	if n := len(b.service.list()); n != 2 {
 		t.Errorf("refused requests leave %d runs of 2", n)
 	}
-	b.service.cfg.MaxDisk = b.service.store.used() / 4
+	b.service.cfg.MaxDisk = b.service.store.used(".") / 4
 	it := b.start("long.jsonl") // both other runs are removed to make room for it
 	if n := len(b.service.list()); n != 1 {
 		t.Errorf("%d runs are kept", n)
@@ -639,6 +639,9 @@ func TestRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.refused(b.do("POST", "/v1/runs", `{"trace": "short.jsonl"}`), http.StatusInsufficientStorage, "are allowed (--max-disk)")
+	if list := b.service.list(); len(list) != 1 || list[0].ID != it.ID {
+		t.Errorf("a request for which there is no room leaves %v", list)
+	}
 }
 
 // TestDisk: a run that fills the disk is stopped.

@@ -18,6 +18,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -88,8 +89,8 @@ func (s *Service) free() error {
 	return nil
 }
 
-// room removes old runs to make room for a new one, or returns the reason why there is no room. It is called when the request has been
-// accepted: one that is refused must not remove results.
+// room removes old runs to make room for a new one, or returns the reason why there is no room; then it removes none. It is called when the
+// request has been accepted: one that is refused must not remove results.
 func (s *Service) room() error {
 	var over []*run // latest first
 	for _, one := range s.runs() {
@@ -97,16 +98,19 @@ func (s *Service) room() error {
 			over = append(over, one)
 		}
 	}
-	for len(over) > 0 && (len(over) >= s.cfg.KeepRuns || s.store.used() >= s.cfg.MaxDisk) {
-		oldest := over[len(over)-1]
-		over = over[:len(over)-1]
+	kept, used := len(over), s.store.used(".")
+	for kept > 0 && (kept >= s.cfg.KeepRuns || used >= s.cfg.MaxDisk) {
+		kept--
+		used -= s.store.used(over[kept].it.ID)
+	}
+	if used >= s.cfg.MaxDisk {
+		return problemf(http.StatusInsufficientStorage, "the results have %d bytes even without the runs that have ended, and %d are allowed (--max-disk)", used, s.cfg.MaxDisk)
+	}
+	for _, oldest := range slices.Backward(over[kept:]) {
 		if err := s.forget(oldest); err != nil {
 			return err
 		}
-		s.cfg.Log("removed run " + oldest.look().ID + ", the oldest, to make room")
-	}
-	if used := s.store.used(); used >= s.cfg.MaxDisk {
-		return problemf(http.StatusInsufficientStorage, "the results have %d bytes, and %d are allowed (--max-disk)", used, s.cfg.MaxDisk)
+		s.cfg.Log("removed run " + oldest.it.ID + ", the oldest, to make room")
 	}
 	return nil
 }
@@ -193,7 +197,7 @@ func (s *Service) watchDisk(one *run, over <-chan struct{}) {
 		case <-over:
 			return
 		case <-tick.C:
-			if used := s.store.used(); used >= s.cfg.MaxDisk {
+			if used := s.store.used("."); used >= s.cfg.MaxDisk {
 				one.stop(fmt.Sprintf("stopped because the results have %d bytes, and %d are allowed (--max-disk)", used, s.cfg.MaxDisk))
 			}
 		}

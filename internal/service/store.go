@@ -125,9 +125,9 @@ func (s *store) save(it Run) error {
 // remove removes the folder of a run.
 func (s *store) remove(id string) error { return s.root.RemoveAll(id) }
 
-// used returns the size of all files in the folder, in bytes.
-func (s *store) used() (bytes int64) {
-	_ = fs.WalkDir(s.root.FS(), ".", func(_ string, entry fs.DirEntry, err error) error {
+// used returns the size of all files in a run's folder, or in "." and so in all of them, in bytes.
+func (s *store) used(folder string) (bytes int64) {
+	_ = fs.WalkDir(s.root.FS(), folder, func(_ string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return nil //nolint:nilerr // a file that has just been removed takes no room
 		}
