@@ -13,6 +13,7 @@ import (
 	"github.com/moonloop/moonloop/agent/clock"
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/telemetry"
+	"github.com/moonloop/moonloop/internal/term"
 )
 
 // Live is a view of a running replay. It is safe for concurrent use.
@@ -120,18 +121,7 @@ func (v View) String() string {
 		skipped += fmt.Sprintf(" · disconnected %d", v.Disconnected)
 	}
 	return fmt.Sprintf("%s  failed %d · late %s · TTFT %s · in flight %d · served %d of %d sent%s",
-		at, v.Failed, short(v.Lateness.P50), short(v.TTFT.P50), v.InFlight, v.Served, v.Sent, skipped)
-}
-
-// short formats a duration with about three digits.
-func short(d time.Duration) string {
-	switch {
-	case d < 10*time.Millisecond:
-		return fmt.Sprintf("%.2f ms", d.Seconds()*1e3)
-	case d < time.Second:
-		return fmt.Sprintf("%.0f ms", d.Seconds()*1e3)
-	}
-	return fmt.Sprintf("%.1f s", d.Seconds())
+		at, v.Failed, term.Duration(v.Lateness.P50), term.Duration(v.TTFT.P50), v.InFlight, v.Served, v.Sent, skipped)
 }
 
 // Look returns the current view.

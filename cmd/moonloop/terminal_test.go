@@ -275,7 +275,7 @@ func TestDemoOnATerminal(t *testing.T) {
 	if code != exitOK && code != exitInvalid { // which happens on a busy machine
 		t.Errorf("exit status %d", code)
 	}
-	whole := regexp.MustCompile(`^(starting|[\dms]+(, ending|, [\dms]+ left)?)  failed \d+( · (late|TTFT) [\d.]+ m?s| · in flight \d+| · done \d+ of \d+ sent)* +[█░]+ +\d+%$`)
+	whole := regexp.MustCompile(`^(starting|[\dms]+(, ending|, [\dms]+ left)?)  failed \d+( · (late|TTFT) [\d.]+ [mµ]?s| · in flight \d+| · done \d+ of \d+ sent)* +[█░]+ +\d+%$`)
 	bars := 0
 	for line := range strings.SplitSeq(ansi.Strip(raw), "\n") {
 		for text := range strings.SplitSeq(strings.TrimRight(line, "\r"), "\r") { // progress is drawn over itself

@@ -15,6 +15,7 @@ import (
 
 	"github.com/moonloop/moonloop/agent"
 	"github.com/moonloop/moonloop/agent/judge"
+	"github.com/moonloop/moonloop/internal/term"
 )
 
 var (
@@ -136,23 +137,7 @@ func quantiles(q agent.Quantiles) string {
 	if q == (agent.Quantiles{}) {
 		return faint.Render("–")
 	}
-	return fmt.Sprintf("p50 %-9s p99 %s", short(q.P50), short(q.P99))
-}
-
-// short writes a duration with three digits.
-func short(d time.Duration) string {
-	switch ms := d.Seconds() * 1e3; {
-	case ms < 0.1:
-		return fmt.Sprintf("%d µs", d.Microseconds())
-	case ms < 10:
-		return fmt.Sprintf("%.2f ms", ms)
-	case ms < 100:
-		return fmt.Sprintf("%.1f ms", ms)
-	case ms < 1000:
-		return fmt.Sprintf("%.0f ms", ms)
-	default:
-		return fmt.Sprintf("%.2f s", ms/1e3)
-	}
+	return fmt.Sprintf("p50 %-9s p99 %s", term.Duration(q.P50), term.Duration(q.P99))
 }
 
 func cache(v agent.View) string {

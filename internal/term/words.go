@@ -52,6 +52,22 @@ func Milliseconds(ms float64) string {
 	return (time.Duration(ms*1e3) * time.Microsecond).String()
 }
 
+// Duration writes a duration with three digits.
+func Duration(d time.Duration) string {
+	switch ms := d.Seconds() * 1e3; {
+	case ms < 0.1:
+		return fmt.Sprintf("%d µs", d.Microseconds())
+	case ms < 10:
+		return fmt.Sprintf("%.2f ms", ms)
+	case ms < 100:
+		return fmt.Sprintf("%.1f ms", ms)
+	case ms < 1000:
+		return fmt.Sprintf("%.0f ms", ms)
+	default:
+		return fmt.Sprintf("%.2f s", ms/1e3)
+	}
+}
+
 // Digest shortens a digest to 12 characters, enough for people to compare.
 func Digest(d string) string { return d[:min(len(d), 12)] }
 

@@ -3,7 +3,10 @@
 
 package term
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // One of something has a singular noun, whatever its plural.
 func TestCounted(t *testing.T) {
@@ -16,6 +19,16 @@ func TestCounted(t *testing.T) {
 		}
 		if got := Counted(1002, noun); got != "1,002 "+noun {
 			t.Errorf("got %q", got)
+		}
+	}
+}
+
+func TestDuration(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0 µs", 99_400: "99 µs", 100_000: "0.10 ms", 1_234_000: "1.23 ms", 12_340_000: "12.3 ms", 123_400_000: "123 ms", 1234 * time.Millisecond: "1.23 s",
+	} {
+		if got := Duration(d); got != want {
+			t.Errorf("%d ns: %q, want %q", d, got, want)
 		}
 	}
 }
