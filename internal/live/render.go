@@ -36,7 +36,7 @@ const (
 func render(v agent.View, width int) string {
 	width = max(width, 20)
 	rows := []string{
-		bold.Render(v.Trace) + faint.Render(" → ") + v.Engine + faint.Render("  "+v.Model+"  run "+v.RunID),
+		bold.Render(term.Plain(v.Trace)) + faint.Render(" → ") + v.Engine + faint.Render("  "+term.Plain(v.Model)+"  run "+v.RunID),
 		bar(v, width),
 		row("requests", rate(v, due)+" due, "+rate(v, sent)+" sent", v, sent, width),
 		row("in flight", humanize.Comma(v.InFlight), v, inFlight, width),

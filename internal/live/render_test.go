@@ -67,6 +67,21 @@ func TestRenderSays(t *testing.T) {
 	}
 }
 
+// The names of a trace's models and of an engine's come from others: they must not control the terminal.
+func TestRenderIsPlain(t *testing.T) {
+	v := sample()
+	v.Trace, v.Model = "a\x1b]0;title\a.jsonl", "b\x1b[2J\u009b2J"
+	out := render(v, 200)
+	for _, bad := range []string{"\x1b]", "\a", "\x1b[2J", "\u009b"} {
+		if strings.Contains(out, bad) {
+			t.Errorf("the view has %q", bad)
+		}
+	}
+	if !strings.Contains(ansi.Strip(out), `b\x1b[2J`) {
+		t.Errorf("the view does not name the model: %q", out)
+	}
+}
+
 func TestSpark(t *testing.T) {
 	var seconds []agent.Second
 	for i := range 8 {
