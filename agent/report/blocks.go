@@ -41,8 +41,8 @@ func (r *Report) blocks(b *strings.Builder, width int, p palette) {
 		{"Schedule", r.scheduleLines()},
 		{"Client", r.clientLines()},
 		{"Telemetry", r.telemetryLines()},
-		{"Warnings", r.Warnings},
-		{"Missed", r.Missed},
+		{"Warnings", plainLines(r.Warnings)},
+		{"Missed", plainLines(r.Missed)},
 		{"Verdict", r.verdictLines(p)},
 	} {
 		left := p.bold(block.name) + strings.Repeat(" ", indent-len(block.name))
@@ -57,6 +57,14 @@ func (r *Report) blocks(b *strings.Builder, width int, p palette) {
 type block []string
 
 func (b *block) add(format string, args ...any) { *b = append(*b, words(format, args...)) }
+
+// plainLines returns texts that may quote others, such as the answer of a telemetry receiver.
+func plainLines(texts []string) (b block) {
+	for _, text := range texts {
+		b = append(b, term.Plain(text))
+	}
+	return b
+}
 
 // when adds a line if a condition holds.
 func (b *block) when(ok bool, format string, args ...any) {
@@ -172,7 +180,7 @@ func (r *Report) steadyLines() (b block) {
 
 func reasonLines(reasons []measure.Reason) (b block) {
 	for _, e := range reasons {
-		b.add("%s: %v%s", e.Reason, e.Count, wordsWhen(e.Example != "", " (first: %s)", e.Example))
+		b.add("%s: %v%s", term.Plain(e.Reason), e.Count, wordsWhen(e.Example != "", " (first: %s)", term.Plain(e.Example)))
 	}
 	return b
 }
@@ -357,17 +365,17 @@ func (r *Report) verdictLines(p palette) (b block) {
 	v := r.Verdict
 	paint := [...]func(string) string{judge.Valid: p.green, judge.Undecided: p.yellow, judge.Degraded: p.yellow, judge.Invalid: p.red}
 	b.add("%s", paint[v.Class](v.Class.String()))
-	for _, reason := range v.Reasons {
+	for _, reason := range v.Reasons { // those of a merged run come from the files of its shards
 		class := reason.Class.String()
 		if reason.Class == judge.Valid {
 			class = "note"
 		}
-		b.add("%s: %s", class, reason)
+		b.add("%s: %s", class, term.Plain(reason.String()))
 	}
 	for _, lack := range v.TooFew {
 		b.add("too few: %s", lack)
 	}
-	b.when(len(v.Unknown) > 0, "not measured: %s", strings.Join(v.Unknown, ", "))
+	b.when(len(v.Unknown) > 0, "not measured: %s", term.Plain(strings.Join(v.Unknown, ", ")))
 	return b
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/moonloop/moonloop/agent/judge"
 	"github.com/moonloop/moonloop/agent/measure"
 )
 
@@ -35,5 +36,22 @@ func TestHostileNames(t *testing.T) {
 	text := strings.Join(slices.Concat(r.classLines(), r.engineLines(), r.labelLines()), "\n")
 	if strings.Contains(text, "\x1b") || strings.Count(text, `\x1b[31mred: `) != 2 || !strings.Contains(text, "(none): ") || !strings.Contains(text, `commit=\x1b[31mred`) {
 		t.Errorf("%q", text)
+	}
+}
+
+// What others said, in warnings, in errors and in the verdicts of shards, does not reach a terminal as commands either.
+func TestHostileAnswers(t *testing.T) {
+	const hostile = "\x1b[31mred"
+	r := Report{
+		Warnings: []string{hostile}, Missed: []string{hostile},
+		Verdict: judge.Verdict{Reasons: []judge.Reason{{Text: hostile}}, Unknown: []string{hostile}},
+		figures: &measure.Figures{Errors: []measure.Reason{{Reason: hostile, Example: hostile}}},
+	}
+	var b strings.Builder
+	if err := r.Table(&b, Width, false); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(b.String(), "\x1b") || strings.Count(b.String(), `\x1b[31mred`) != 6 {
+		t.Errorf("%q", b.String())
 	}
 }

@@ -25,9 +25,11 @@ func Hang(width int, lead, body string) string {
 	return b.String()
 }
 
-// Note returns a remark of the program as a line; for a terminal it is broken between words.
+// Note returns a remark of the program as a line; for a terminal it is broken between words. A remark may quote others, such as the answer of
+// a telemetry receiver, so it is made plain.
 func Note(w io.Writer, remark string) string {
 	const lead = "moonloop: "
+	remark = Plain(remark)
 	if !IsTerminal(w) {
 		return lead + remark + "\n"
 	}

@@ -3,7 +3,10 @@
 
 package term
 
-import "testing"
+import (
+	"io"
+	"testing"
+)
 
 func TestHang(t *testing.T) {
 	for _, c := range []struct {
@@ -20,5 +23,11 @@ func TestHang(t *testing.T) {
 		if got := Hang(c.width, c.lead, c.body); got != c.want {
 			t.Errorf("Hang(%d, %q, %q) is %q, want %q", c.width, c.lead, c.body, got, c.want)
 		}
+	}
+}
+
+func TestNoteIsPlain(t *testing.T) {
+	if got, want := Note(io.Discard, "the receiver says \x1b[2J"), "moonloop: the receiver says \\x1b[2J\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
