@@ -20,6 +20,7 @@ import (
 
 	"github.com/moonloop/moonloop/agent/telemetry"
 	"github.com/moonloop/moonloop/internal/service"
+	"github.com/moonloop/moonloop/internal/term"
 	"github.com/moonloop/moonloop/internal/tlsfile"
 )
 
@@ -142,7 +143,7 @@ func serveAgent(cmd *cobra.Command, f agentFlags) error {
 	say := func(text string) {
 		mu.Lock()
 		defer mu.Unlock()
-		fmt.Fprintln(cmd.ErrOrStderr(), "moonloop: "+text)
+		fmt.Fprint(cmd.ErrOrStderr(), term.Note(cmd.ErrOrStderr(), text))
 	}
 	warn := func(text string) { say("warning: " + text) }
 	told := make(map[string]bool)

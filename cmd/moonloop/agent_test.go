@@ -210,7 +210,7 @@ func TestAgentServes(t *testing.T) {
 	folder := t.TempDir()
 	authority := testcert.New(t)
 	cert, certKey := testcert.Files(t, authority.Sign(t, "127.0.0.1"))
-	for name, content := range map[string]string{"trace.jsonl": rowOfSix, "token": planted + "\n", "key": key} {
+	for name, content := range map[string]string{"trace.jsonl": rowOfSix, "\x1b[2J.jsonl": "{", "token": planted + "\n", "key": key} {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -238,11 +238,19 @@ func TestAgentServes(t *testing.T) {
 	if err := json.Unmarshal(do("GET", "/v1/runs/"+run.ID, "", http.StatusOK), &run); err != nil || run.State != "finished" {
 		t.Errorf("the run is %+v (%v) after %s", run, err, events)
 	}
+	var failed struct{ ID string }
+	if err := json.Unmarshal(do("POST", "/v1/runs", `{"trace": "\u001b[2J.jsonl"}`, http.StatusCreated), &failed); err != nil {
+		t.Fatal(err)
+	}
+	do("GET", "/v1/runs/"+failed.ID+"/events", "", http.StatusOK)
 	do("GET", "/metrics", "", http.StatusOK)
 	do("GET", "/v1/runs", "", http.StatusOK)
 	do("POST", "/v1/runs", `{"trace": "trace.jsonl", "api-key-file": "/etc/passwd"}`, http.StatusBadRequest)
 	if status := s.end(); status != exitOK {
 		t.Errorf("exit status %d: %s", status, s.stderr)
+	}
+	if said := s.stderr.String(); strings.Contains(said, "\x1b") || !strings.Contains(said, `failed: \x1b[2J.jsonl:1: `) {
+		t.Errorf("the name of a trace controls the terminal, or is not there: %q", said)
 	}
 	for _, file := range []string{"run.json", "summary.json", "requests.jsonl", "report.html"} {
 		content, err := os.ReadFile(filepath.Join(out, run.ID, file))
