@@ -30,7 +30,7 @@ func Hang(width int, lead, body string) string {
 func Note(w io.Writer, remark string) string {
 	const lead = "moonloop: "
 	remark = Plain(remark)
-	if !IsTerminal(w) {
+	if !isTerminal(w) {
 		return lead + remark + "\n"
 	}
 	return Hang(Width(w), lead, remark)

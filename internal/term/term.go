@@ -18,15 +18,15 @@ const dumb = "dumb"
 // defaultWidth is the width of output that is not a terminal, in columns.
 const defaultWidth = 100
 
-// IsTerminal reports whether a writer is a terminal.
-func IsTerminal(w io.Writer) bool {
+// isTerminal reports whether a writer is a terminal.
+func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // Colours reports whether a writer is a terminal that understands colours and bold text, and whose user wants them.
 func Colours(w io.Writer) bool {
-	return IsTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != dumb
+	return isTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != dumb
 }
 
 // Width returns the columns of a terminal, or 100 for other output.
@@ -41,5 +41,5 @@ func Width(w io.Writer) int {
 
 // IsInteractive reports whether w is a terminal that can redraw what it shows.
 func IsInteractive(w io.Writer) bool {
-	return IsTerminal(w) && os.Getenv("TERM") != dumb && os.Getenv("TERM") != ""
+	return isTerminal(w) && os.Getenv("TERM") != dumb && os.Getenv("TERM") != ""
 }

@@ -24,8 +24,8 @@ var (
 
 var documentTemplate = sync.OnceValue(func() *template.Template { return template.Must(template.New("document").Parse(documentHTML)) })
 
-// WriteDocument writes a page in this style, which needs no network, no other file and no script. The text of the body must be escaped.
-func WriteDocument(w io.Writer, product, title string, body template.HTML) error {
+// writeDocument writes a page in this style, which needs no network, no other file and no script. The text of the body must be escaped.
+func writeDocument(w io.Writer, product, title string, body template.HTML) error {
 	style := pageCSS + drawingCSS
 	if _, dark, ok := strings.Cut(pageCSS, ":root.dark {"); ok {
 		dark, _, _ = strings.Cut(dark, "}")
@@ -44,5 +44,5 @@ func WriteDocument(w io.Writer, product, title string, body template.HTML) error
 
 // SaveDocument writes such a page to a file, which it replaces when the page is complete.
 func SaveDocument(name, product, title string, body template.HTML) error {
-	return save(name, func(w io.Writer) error { return WriteDocument(w, product, title, body) })
+	return save(name, func(w io.Writer) error { return writeDocument(w, product, title, body) })
 }
