@@ -6,6 +6,7 @@ package service
 import (
 	"context"
 	"net/http"
+	"slices"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -86,19 +87,27 @@ func (s *Service) registerOwn() (prometheus.Gatherer, error) {
 	return registry, err
 }
 
-// serveMetrics answers with the metrics of the service, of the runs in progress, and of the run that ended last.
-func (s *Service) serveMetrics(w http.ResponseWriter, r *http.Request) {
-	gather := prometheus.Gatherers{s.own}
-	s.mu.Lock()
-	latest := s.latest
-	s.mu.Unlock()
+// maxScrapes is the maximum number of scrapes at a time.
+const maxScrapes = 4
+
+// metricsHandler answers with what gather returns. There is one for all requests, because it counts those in progress.
+func (s *Service) metricsHandler() http.Handler {
+	return promhttp.HandlerFor(prometheus.GathererFunc(s.gather), promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes})
+}
+
+// gather returns the metrics of the service, of the runs in progress, and of the run that ended last.
+func (s *Service) gather() ([]*dto.MetricFamily, error) {
+	all := prometheus.Gatherers{s.own}
 	for _, one := range s.runs() {
-		if metrics := one.scraped(); metrics != nil && metrics != latest {
-			gather = append(gather, metrics)
+		if metrics := one.scraped(); metrics != nil {
+			all = append(all, metrics)
 		}
 	}
-	if latest != nil {
-		gather = append(gather, latest)
+	s.mu.Lock() // only now: a run that was no longer in progress above is the latest, or an earlier one
+	latest := s.latest
+	s.mu.Unlock()
+	if latest != nil && !slices.Contains(all, prometheus.Gatherer(latest)) {
+		all = append(all, latest)
 	}
-	promhttp.HandlerFor(gather, promhttp.HandlerOpts{MaxRequestsInFlight: 4}).ServeHTTP(w, r)
+	return all.Gather()
 }

@@ -23,6 +23,7 @@ type route struct {
 }
 
 func (s *Service) routes() []route {
+	metrics := s.metricsHandler()
 	return []route{
 		{"GET", "/healthz", true, func(w http.ResponseWriter, _ *http.Request) error {
 			answer(w, "application/json", http.StatusOK, map[string]string{"status": "ok", "version": s.cfg.Version})
@@ -35,7 +36,7 @@ func (s *Service) routes() []route {
 			return nil
 		}},
 		{"GET", "/metrics", false, func(w http.ResponseWriter, r *http.Request) error {
-			s.serveMetrics(w, r)
+			metrics.ServeHTTP(w, r)
 			return nil
 		}},
 		{"POST", "/v1/runs", false, s.start},

@@ -322,6 +322,30 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// TestScrapes: there is a limit for scrapes at a time.
+func TestScrapes(t *testing.T) {
+	b := newBench(t)
+	status := make(chan int, maxScrapes+1)
+	b.service.mu.Lock() // no scrape can end
+	for range maxScrapes + 1 {
+		go func() { status <- b.do("GET", "/metrics", "").status }()
+	}
+	var first int
+	select {
+	case first = <-status:
+	case <-time.After(10 * time.Second):
+	}
+	b.service.mu.Unlock()
+	if first != http.StatusServiceUnavailable {
+		t.Errorf("one scrape too many: status %d", first)
+	}
+	for range maxScrapes {
+		if got := <-status; got != http.StatusOK {
+			t.Errorf("status %d", got)
+		}
+	}
+}
+
 // TestOneAtATime: while a run is in progress, no other run starts, and the first one cannot be removed; when that is stopped, it writes its
 // report.
 func TestOneAtATime(t *testing.T) {
