@@ -6,6 +6,7 @@ package genai_test
 import (
 	"encoding/json"
 	"maps"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -336,5 +337,16 @@ func TestDroppedAttributes(t *testing.T) {
 		if _, extent := walk(genai.NewReader(genai.Options{}).Span("", span)); extent != c.want {
 			t.Errorf("%v: %v, want %v", c.attrs, extent, c.want)
 		}
+	}
+}
+
+// TestManyMarksOfCuts: a text that ends with the marks of very many cuts needs no stack for each. A process whose stack grows beyond its limit
+// ends, whatever it recovers from.
+func TestManyMarksOfCuts(t *testing.T) {
+	defer debug.SetMaxStack(debug.SetMaxStack(32 << 20))
+	marks := strings.Repeat("[truncated]", 1<<19)
+	prompt, extent := walk(inference(t, genai.Options{}, map[string]any{"gen_ai.input.messages": []any{map[string]any{"role": "user", "content": "hi " + marks}}}))
+	if want := "<|user|>\nhi\n<|assistant|>\n"; prompt != want || extent != genai.ExtentCut {
+		t.Errorf("%v: %.60q, want %q", extent, prompt, want)
 	}
 }

@@ -122,7 +122,7 @@ func (t *tree) placeholder(n int32) bool {
 	}
 	const longest = 256 // bytes of a text that stands for a medium
 	tail := s[max(0, len(s)-longest):]
-	return s == "" || t.nodes[n].cut || redacted(s) || len(withoutMark(s)) < len(s) ||
+	return s == "" || t.nodes[n].cut || redacted(s) || len(withoutMarks(s)) < len(s) ||
 		strings.HasSuffix(tail, "...") || strings.HasSuffix(tail, "…") || len(s) <= longest && !strings.Contains(s, "/") && strings.ContainsAny(s, " <[{")
 }
 
@@ -137,16 +137,28 @@ func redacted(s string) bool {
 // cutMarks are the marks at the end of texts that were cut.
 var cutMarks = []string{"[truncated]", "[TRUNCATED]", "(truncated)", "<truncated>", "[Truncated]"}
 
-// withoutMark returns a text without the mark of a cut at its end, and the dots before it.
-func withoutMark(s string) string {
+// withoutMarks returns a text without the marks of cuts at its end, and the dots before them. There may be several, from one program after
+// another.
+func withoutMarks(s string) string {
+	for {
+		rest, marked := withoutMark(s)
+		if !marked {
+			return s
+		}
+		s = rest
+	}
+}
+
+// withoutMark removes one mark.
+func withoutMark(s string) (rest string, marked bool) {
 	if s == "" || s[len(s)-1] != ']' && s[len(s)-1] != ')' && s[len(s)-1] != '>' {
-		return s
+		return s, false
 	}
 	for _, mark := range cutMarks {
 		if rest, ok := strings.CutSuffix(s, mark); ok {
 			rest = strings.TrimRight(rest, " ")
-			return strings.TrimSuffix(strings.TrimSuffix(rest, "..."), "…")
+			return strings.TrimSuffix(strings.TrimSuffix(rest, "..."), "…"), true
 		}
 	}
-	return s
+	return s, false
 }

@@ -177,21 +177,20 @@ const (
 
 // text visits a string node.
 func (w *walker) text(kind PieceKind, n node) {
-	if redacted(n.text) {
-		w.gaps = true
-		return
+	whole := withoutMarks(n.text)
+	marked := len(whole) < len(n.text)
+	cut := n.cut && !marked
+	switch {
+	case redacted(whole):
+		w.gaps, cut = true, false
+	case n.escaped:
+		w.escapedText(kind, whole, cut)
+	default:
+		w.emit(kind, whole)
 	}
-	if whole := withoutMark(n.text); len(whole) < len(n.text) {
-		w.text(kind, node{text: whole, escaped: n.escaped})
+	if w.cut = w.cut || cut; marked {
 		w.endHere()
-		return
 	}
-	if n.escaped {
-		w.escapedText(kind, n.text, n.cut)
-	} else {
-		w.emit(kind, n.text)
-	}
-	w.cut = w.cut || n.cut
 }
 
 // escapedText visits a text without its JSON escapes.
