@@ -38,7 +38,9 @@ func convertMooncake(ctx context.Context, opt Options, sink capture.Sink, files 
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
 	meta.BlockSize = max(meta.BlockSize, opt.Compile.BlockSize)
-	r := mooncake.NewReader(in, mooncake.ReaderOptions{Name: files[0].Name, BlockSize: meta.BlockSize, FineBlockSize: meta.FineBlockSize, MaxLine: opt.MaxLine})
+	r := mooncake.NewReader(in, mooncake.ReaderOptions{
+		Name: files[0].Name, BlockSize: meta.BlockSize, FineBlockSize: meta.FineBlockSize, MaxLine: opt.MaxLine, Unit: meta.Unit(),
+	})
 	if meta.BlockSize == 0 {
 		meta.BlockSize = mooncake.BlockSize
 	}
@@ -48,10 +50,6 @@ func convertMooncake(ctx context.Context, opt Options, sink capture.Sink, files 
 		return Result{}, err
 	}
 	defer func() { _ = out.Close() }() // no effect after Commit
-	unit := 1.
-	if u := meta.Unit(); u > 0 {
-		unit = float64(u) / float64(time.Millisecond)
-	}
 	digester := mooncake.NewDigester(mooncake.CheckOptions{BlockSize: meta.BlockSize, FineBlockSize: meta.FineBlockSize})
 	for meta.Rows = 0; ; meta.Rows++ {
 		row, err := r.Read()
@@ -72,7 +70,6 @@ func convertMooncake(ctx context.Context, opt Options, sink capture.Sink, files 
 		case ctx.Err() != nil:
 			return result, context.Cause(ctx)
 		}
-		row.Timestamp.V *= unit
 		digester.Add(row, meta.Rows+1)
 		if err := out.Write(row); err != nil {
 			return result, err

@@ -177,6 +177,23 @@ func TestTargetsReveal(t *testing.T) {
 	}
 }
 
+// TestTargetsReadUnits: timestamps are converted once from the unit that the sidecar gives or, without one, that their size shows.
+func TestTargetsReadUnits(t *testing.T) {
+	for _, c := range []struct{ unit, in, seconds string }{
+		{"", "1700000000.5", "1700000000.5"},
+		{"s", "1700000000.5", "1700000000.5"},
+		{"ms", "1500000000", "1500000"}, // without a unit, these would be seconds since 1970
+		{"us", "250", "0.00025"},
+		{"s", "0.1", "0.1"},
+	} {
+		opt := Options{Format: Mooncake, To: "splitwise", Meta: &mooncake.Meta{TimeUnit: c.unit}}
+		got, _ := convert(t, opt, text("trace.jsonl", `{"timestamp": `+c.in+`, "input_length": 5, "output_length": 1}`))
+		if want := "0,2,0," + c.seconds + ",1,5,1\n"; !strings.HasSuffix(got, "\n"+want) {
+			t.Errorf("%s %q: %s, want the row %s", c.in, c.unit, got, want)
+		}
+	}
+}
+
 // member returns a member of a row as text.
 func member(t *testing.T, row, name string) string {
 	t.Helper()
