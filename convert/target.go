@@ -339,8 +339,8 @@ type encoder struct {
 	chats map[string][2]int64 // by session: its last row, and that row's turn
 	// before has the request id of the last row of each session.
 	before map[string]string
-	groups *groups // rows of sessions, if the format needs them together
-	digest *mooncake.Digester
+	groups *groups            // rows of sessions, if the format needs them together
+	digest *mooncake.Digester // nil before the first row, see digester
 	// For local ids: their numbers by conversation, and the first conversation with each id.
 	scoped map[scopedID]uint64
 	owners map[uint64]string
@@ -349,6 +349,14 @@ type encoder struct {
 type scopedID struct {
 	conversation string
 	id           uint64
+}
+
+// digester returns the digester of the written rows. It is made for the first one, because the block size is not known before.
+func (e *encoder) digester() *mooncake.Digester {
+	if e.digest == nil {
+		e.digest = mooncake.NewDigester(mooncake.CheckOptions{BlockSize: e.block()})
+	}
+	return e.digest
 }
 
 func (e *encoder) block() int {
@@ -409,11 +417,11 @@ func (e *encoder) append(dst []byte, row *mooncake.Row) ([]byte, *mooncake.Row, 
 	}
 	if e.sessions != nil {
 		key := e.sessions.key(&r)
-		e.digest.Add(e.apart(key, &r), e.rows)
+		e.digester().Add(e.apart(key, &r), e.rows)
 		return dst, &r, e.groups.add(key, &r)
 	}
 	dst = e.line(e, dst, &r)
-	e.digest.Add(&r, e.rows)
+	e.digester().Add(&r, e.rows)
 	return dst, &r, nil
 }
 
@@ -522,7 +530,6 @@ func (o *Options) encoding(sink capture.Sink) capture.Sink {
 			return nil, err
 		}
 		e := &encoder{target: o.To.target(), opt: o}
-		e.digest = mooncake.NewDigester(mooncake.CheckOptions{BlockSize: e.block()})
 		other := w.(othersWriter) //nolint:forcetypeassert // every writer of a file is one
 		if e.sessions != nil {
 			if e.groups, err = newGroups(o.Compile.TempDir); err != nil {
@@ -549,7 +556,7 @@ func (w encoded) Commit(meta *mooncake.Meta) error {
 		return err
 	}
 	meta.Dropped = slices.Concat(meta.Dropped, w.lost.list())
-	meta.FineBlockSize, meta.Digests, meta.Trunk = 0, w.digest.Digests(), w.digest.Trunk()
+	meta.FineBlockSize, meta.Digests, meta.Trunk = 0, w.digester().Digests(), w.digester().Trunk()
 	meta.TimeUnit = cmp.Or(w.unit, meta.TimeUnit)
 	meta.Transformations = append(slices.Clone(meta.Transformations), mooncake.Transformation{
 		Name: "write", Parameters: map[string]any{"to": w.Target, "block_size": w.block()},

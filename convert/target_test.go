@@ -194,6 +194,19 @@ func TestTargetsReadUnits(t *testing.T) {
 	}
 }
 
+// TestTargetsDigestTheirBlocks: the sidecar of a file that is converted directly for a tool has the digests of the blocks in it, although
+// their size is known only from the file that is read.
+func TestTargetsDigestTheirBlocks(t *testing.T) {
+	file := text("bailian.jsonl", `{"chat_id": 1, "parent_chat_id": -1, "timestamp": 0, "input_length": 40, "output_length": 8, "hash_ids": [7, 8, 9]}
+{"chat_id": 2, "parent_chat_id": -1, "timestamp": 1, "input_length": 48, "output_length": 8, "hash_ids": [7, 8, 5]}
+`)
+	_, want := convert(t, Options{Format: Bailian}, file)
+	_, got := convert(t, Options{Format: Bailian, To: "dynamo"}, file)
+	if diff := cmp.Diff(want.Digests, got.Digests); diff != "" || !want.Digests.Defined() {
+		t.Errorf("(-trace +for dynamo):\n%s", diff)
+	}
+}
+
 // member returns a member of a row as text.
 func member(t *testing.T, row, name string) string {
 	t.Helper()
