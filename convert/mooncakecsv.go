@@ -29,7 +29,7 @@ var mooncakeCSV = spec{
 		row.HashRanges, row.Replies = nil, nil
 		q := &request{row: row, block: d.blockSize(r, mooncake.BlockSize, "block_size"), later: !row.Timestamp.Set && row.SessionID != ""}
 		if r.want(row.Timestamp.Set || q.later, "timestamp", "want milliseconds"); row.Timestamp.Set {
-			q.at = int64(row.Timestamp.V * 1e6)
+			q.at = int64(mooncake.Duration(row.Timestamp.V))
 		}
 		row.Timestamp = mooncake.Opt[float64]{}
 		d.add(q)

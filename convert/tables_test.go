@@ -52,3 +52,12 @@ func TestTablesAsObjects(t *testing.T) {
 		})
 	}
 }
+
+// TestTableKeepsTimestamps: microseconds of a Mooncake table do not lose a nanosecond.
+func TestTableKeepsTimestamps(t *testing.T) {
+	got, _ := convert(t, Options{Format: mooncakeCSV.Format}, text("f.csv", "timestamp,input_length,output_length\n0,5,1\n1.001,5,1\n4503599627370.5,5,1\n"))
+	want := join(`{"timestamp": 0, "input_length": 5, "output_length": 1}`, `{"timestamp": 1.001, "input_length": 5, "output_length": 1}`, `{"timestamp": 4503599627370.5, "input_length": 5, "output_length": 1}`)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
