@@ -57,8 +57,9 @@ func newLines(in io.Reader, name string, maxLine int, advice string, table bool)
 	in = r
 	csv := &tableLines{in: bufio.NewScanner(in)}
 	csv.in.Buffer(make([]byte, 0, min(64<<10, maxLine)), maxLine)
+	var records tableSplit
 	csv.in.Split(func(data []byte, atEOF bool) (int, []byte, error) {
-		n, record, err := splitTable(data, atEOF)
+		n, record, err := records.split(data, atEOF)
 		if n > 0 {
 			csv.number, csv.passed = csv.passed+1, csv.passed+int64(bytes.Count(data[:n], newline))
 			csv.ended = data[n-1] == '\n'

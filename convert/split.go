@@ -10,19 +10,29 @@ import (
 	"strings"
 )
 
-// splitTable splits a table into lines, keeping line ends within quotes.
-func splitTable(data []byte, atEOF bool) (int, []byte, error) {
-	for at, quotes := 0, 0; ; {
-		end := bytes.IndexByte(data[at:], '\n')
-		if end < 0 {
-			break
+// tableSplit splits a table into lines, keeping line ends within quotes. Its method split is a [bufio.SplitFunc]: a record that has not ended
+// comes again with more bytes after it, and only those are examined.
+type tableSplit struct {
+	examined int // bytes of the record
+	quotes   int // in these
+}
+
+func (s *tableSplit) split(data []byte, atEOF bool) (int, []byte, error) {
+	for s.examined < len(data) {
+		rest := data[s.examined:]
+		ended := bytes.IndexByte(rest, '\n') + 1
+		if ended > 0 {
+			rest = rest[:ended]
 		}
-		quotes += bytes.Count(data[at:at+end], []byte{'"'})
-		if at += end + 1; quotes%2 == 0 {
-			return at, data[:at-1], nil
+		s.examined += len(rest)
+		s.quotes += bytes.Count(rest, []byte{'"'})
+		if n := s.examined; ended > 0 && s.quotes%2 == 0 {
+			*s = tableSplit{}
+			return n, data[:n-1], nil
 		}
 	}
 	if atEOF && len(data) > 0 {
+		*s = tableSplit{}
 		return len(data), data, nil
 	}
 	return 0, nil, nil

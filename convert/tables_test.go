@@ -7,9 +7,12 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
+	"io"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -50,6 +53,30 @@ func TestTablesAsObjects(t *testing.T) {
 				t.Errorf("(-table +objects):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestTableSplit: records with line ends in quotes are the same however they arrive, and no byte of a record is examined twice.
+func TestTableSplit(t *testing.T) {
+	records := []string{`a,b`, "1,\"x\ny\"", `2,"say ""no"""`, "3,\"\n\n\"", `4,end`}
+	file := strings.Join(records, "\n")
+	for _, in := range []io.Reader{strings.NewReader(file), iotest.OneByteReader(strings.NewReader(file))} {
+		l := newLines(in, "f", 1<<10, "", true)
+		for _, want := range records {
+			if got, err := l.next(); string(got) != want || err != nil {
+				t.Errorf("record %q, %v, want %q", got, err, want)
+			}
+		}
+		if _, err := l.next(); !errors.Is(err, io.EOF) {
+			t.Errorf("the end: %v", err)
+		}
+	}
+	var s tableSplit
+	open := []byte("1,\"x\ny")
+	for n := 1; n <= len(open); n++ {
+		if at, _, err := s.split(open[:n], false); at != 0 || err != nil || s.examined != n {
+			t.Errorf("after %d bytes of an open record: split at %d, %v, %d bytes examined", n, at, err, s.examined)
+		}
 	}
 }
 
