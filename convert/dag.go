@@ -250,6 +250,9 @@ func (b *branching) start(c *talk, waits []string, session string, wait mooncake
 		if b.rows++; b.rows > maxDAGRows {
 			b.fail(c.line, "the conversations start each other so often that there are more than %d turns", maxDAGRows)
 		}
+		if n := len(waits) + len(joins[k]); n > mooncake.MaxWaitFor { // refused here, because many such lists need too much memory
+			b.fail(c.line, "turn %d waits for %d turns of other conversations, and at most %d are allowed", k, n, mooncake.MaxWaitFor)
+		}
 		if b.err != nil {
 			return nil
 		}

@@ -5,6 +5,7 @@ package convert
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -72,6 +73,7 @@ func satfSession(d *decoder, s *record, block int) {
 			ready = append(ready, n)
 		}
 	}
+	steps := 0
 	for done := range order {
 		if done == len(ready) {
 			s.fail("edges", "", "the nodes of a session wait for each other", "remove the edge that closes the cycle")
@@ -86,18 +88,29 @@ func satfSession(d *decoder, s *record, block int) {
 		}
 		if n.request != nil {
 			n.request.at = n.start
-			n.follow()
+			if !n.follow(&steps) {
+				s.fail("edges", "", fmt.Sprintf("from each request to those before it, the edges of a session have more than %d steps", maxSATFSteps), "divide the session, or leave out edges that other edges imply")
+				return
+			}
 			d.add(n.request)
 		}
 	}
 }
 
-// follow makes a request wait for the requests before it, those before its tools included.
-func (n *satfNode) follow() {
+// maxSATFSteps bounds the edges that are followed for the requests of a session. Many requests after one tool with many requests before it
+// would need a time, and lists of a length, that grow with the square of the session.
+const maxSATFSteps = 1 << 22
+
+// follow makes a request wait for the requests before it, those before its tools included. It counts the edges that it follows, and returns
+// false if there are too many.
+func (n *satfNode) follow(steps *int) bool {
 	row, last := n.request.row, int64(0)
 	seen, queue := map[*satfNode]bool{}, slices.Clone(n.from)
 	var tools []*satfNode
 	for len(queue) > 0 {
+		if *steps++; *steps > maxSATFSteps {
+			return false
+		}
 		before := queue[0]
 		queue = queue[1:]
 		switch {
@@ -112,7 +125,7 @@ func (n *satfNode) follow() {
 		seen[before] = true
 	}
 	if len(row.WaitFor) == 0 {
-		return
+		return true
 	}
 	wait, ran := max(0, n.start-last), int64(0)
 	slices.SortFunc(tools, func(a, b *satfNode) int { return cmp.Compare(a.start, b.start) })
@@ -127,4 +140,5 @@ func (n *satfNode) follow() {
 	if ran > 0 {
 		row.ToolWait = mooncake.Some(milliseconds(ran))
 	}
+	return true
 }

@@ -4,6 +4,7 @@
 package convert
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/moonloop/moonloop/mooncake"
@@ -18,16 +19,23 @@ var weka = spec{
 		if r.name("hash_id_scope") == "global" {
 			scope = 0
 		}
-		wekaRequests(d, r, r.name("id"), scope, block)
+		wekaRequests(d, r, r.name("id"), scope, block, 0)
 	},
 }
 
+// maxSubagents is the maximum depth of subagents in each other. Each level of an object is parsed again within it.
+const maxSubagents = 32
+
 // wekaRequests reads the requests of a conversation and, each as a separate session, those of its subagents.
-func wekaRequests(d *decoder, r *record, session string, scope, block int) {
+func wekaRequests(d *decoder, r *record, session string, scope, block, depth int) {
+	if depth > maxSubagents {
+		r.fail("requests", "", fmt.Sprintf("subagents are in each other more than %d times", maxSubagents), "")
+		return
+	}
 	r.objects(func(q *record) {
 		if q.name("type") == "subagent" {
 			q.known("models", "total_tokens", "tool_use_count") // known from its requests
-			wekaRequests(d, q, session+"/"+q.name("agent_id"), scope, block)
+			wekaRequests(d, q, session+"/"+q.name("agent_id"), scope, block, depth+1)
 			return
 		}
 		q.known("think_time") // known from the times
