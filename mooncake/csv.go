@@ -13,8 +13,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
+
+	"github.com/moonloop/moonloop/internal/jsonrows"
 )
 
 // looksLikeTable reports whether text begins with a line of column names, one of which is a row's prompt or its length.
@@ -39,18 +42,38 @@ func looksLikeTable(text []byte, names Mapping) bool {
 // so that errors name the right line.
 type tableRows struct {
 	in      *csv.Reader
+	bytes   *recordBytes
 	columns []string
+	number  int    // of the line on which the last record begins
 	line    []byte // the unread rest of the last converted lines
 	err     error
 }
 
-func newTableRows(in *bufio.Reader) *tableRows {
+// recordBytes reads at most a number of bytes for each record: without a limit, a quote that is not closed would put the rest of the file into
+// memory.
+type recordBytes struct {
+	in         io.Reader
+	most, left int
+}
+
+func (r *recordBytes) Read(p []byte) (int, error) {
+	if r.left <= 0 {
+		return 0, jsonrows.ErrLongLine
+	}
+	n, err := r.in.Read(p[:min(len(p), r.left)])
+	r.left -= n
+	return n, err
+}
+
+// newTableRows reads a table whose records have at most this many bytes.
+func newTableRows(in *bufio.Reader, maxRecord int) *tableRows {
 	if head, err := in.Peek(len(utf8BOM)); err == nil && bytes.Equal(head, utf8BOM) {
 		_, _ = in.Discard(len(utf8BOM))
 	}
-	r := csv.NewReader(in)
+	limited := &recordBytes{in: in, most: min(maxRecord, math.MaxInt-1)}
+	r := csv.NewReader(limited)
 	r.ReuseRecord, r.TrimLeadingSpace = true, true
-	return &tableRows{in: r}
+	return &tableRows{in: r, bytes: limited}
 }
 
 func (t *tableRows) Read(p []byte) (int, error) {
@@ -67,13 +90,18 @@ func (t *tableRows) Read(p []byte) (int, error) {
 
 // next converts the next record.
 func (t *tableRows) next() {
+	t.bytes.left = t.bytes.most + 1 // the end of the file is found by another read
 	cells, err := t.in.Read()
+	if errors.Is(err, jsonrows.ErrLongLine) {
+		err = tableFault{fmt.Errorf("the record after that of line %d of the table is longer than %d bytes; close its quotes, or raise the limit on lines (--max-line of moonloop inspect and transform) if it is real", t.number, t.bytes.most)}
+	}
 	if wrong, is := errors.AsType[*csv.ParseError](err); is {
 		err = tableFault{fmt.Errorf("line %d of the table: %w; the first line has %d columns", wrong.Line, wrong.Err, len(t.columns))}
 	}
 	switch {
 	case err != nil:
 		t.err = err
+		return
 	case t.columns == nil:
 		for _, cell := range cells {
 			t.columns = append(t.columns, strings.TrimSpace(cell))
@@ -82,6 +110,7 @@ func (t *tableRows) next() {
 	default:
 		t.line = append(appendCells(t.line[:0], t.columns, cells), '\n')
 	}
+	t.number, _ = t.in.FieldPos(0)
 }
 
 // appendCells appends a record as a JSON object. Empty cells are left out.

@@ -93,6 +93,18 @@ func TestTablesThatAreNotRows(t *testing.T) {
 			t.Errorf("%q: %v", table, err)
 		}
 	}
+	for _, open := range []string{`1,"` + strings.Repeat("5\n", 1000), `2,5` + "\n" + `3,"` + strings.Repeat("5", 20_000)} {
+		trace, err := Open(t.Context(), write(t, "t.csv", []byte("timestamp,input_length\n"+open)), OpenOptions{MaxLine: 500})
+		for err == nil {
+			_, err = trace.Read()
+		}
+		if trace != nil {
+			_ = trace.Close()
+		}
+		if !strings.Contains(err.Error(), "of the table is longer than 500 bytes") {
+			t.Errorf("a quote that is not closed: %v", err)
+		}
+	}
 	for _, cells := range [][]string{{"1"}, {"1", "2", "3"}} {
 		if row, err := ParseCells([]string{"timestamp", "input_length"}, cells); err == nil {
 			t.Errorf("%q: %+v", cells, row)

@@ -90,7 +90,7 @@ func (t *Trace) open(ctx context.Context, name string, opt OpenOptions) error {
 	begins, err := peek(plain)
 	table := err == nil && !opt.Strict && begins.what == "" && looksLikeTable(begins.text, opt.Map)
 	if table {
-		plain = bufio.NewReader(newTableRows(plain))
+		plain = bufio.NewReader(newTableRows(plain, cmp.Or(max(opt.MaxLine, 0), DefaultMaxLine)))
 		begins, err = peek(plain)
 	}
 	if err != nil {
