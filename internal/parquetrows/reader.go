@@ -4,8 +4,8 @@
 // Package parquetrows reads a Parquet file as JSON lines, an object for each row, so that every reader of JSON lines can read Parquet, too.
 //
 // Columns keep their names, and absent values are left out. Unsigned integers stay unsigned. Dates and timestamps are texts in the form
-// of RFC 3339, in UTC. Texts in the columns that JSONColumns names are JSON. Bytes that are not UTF-8 are base64, and numbers that JSON
-// does not have are absent.
+// of RFC 3339, in UTC. Decimals are numbers; of those that are stored as integers, the library preserves about 7 digits (INT32) or 15 (INT64).
+// Texts in the columns that JSONColumns names are JSON. Bytes that are not UTF-8 are base64, and numbers that JSON does not have are absent.
 package parquetrows
 
 import (
@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"math/big"
 	"reflect"
 	"slices"
 	"strconv"
@@ -77,6 +78,9 @@ func New(in io.ReaderAt, size int64) (r *Reader, err error) {
 	file, err := parquet.OpenFile(in, size, parquet.SkipBloomFilters(true), parquet.SkipPageIndex(true))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", damaged, err)
+	}
+	if err := checkDecimals(file.Schema()); err != nil {
+		return nil, err
 	}
 	batch, err := checkPages(in, size, file)
 	if err != nil {
@@ -223,6 +227,12 @@ func appendValue(dst []byte, node parquet.Node, value any) []byte {
 		return strconv.AppendFloat(dst, float64(v), 'g', -1, 32)
 	case float64:
 		return strconv.AppendFloat(dst, v, 'g', -1, 64)
+	case big.Float: // a decimal that is stored as bytes
+		if decimal, ok := logical.(*format.DecimalType); ok && decimal.Scale > 0 {
+			text := v.Text('f', int(decimal.Scale))
+			return append(dst, strings.TrimSuffix(strings.TrimRight(text, "0"), ".")...)
+		}
+		return v.Append(dst, 'f', 0)
 	case deprecated.Int96:
 		return appendText(dst, instant(v).Format(time.RFC3339Nano))
 	case time.Time:
@@ -244,6 +254,27 @@ func textOf(v any) (text string, ok bool) {
 		return string(v), true
 	}
 	return "", false
+}
+
+// maxScale is the maximum number of digits of a decimal after the point. The library computes this power of ten for each value.
+const maxScale = 76
+
+// checkDecimals returns an error if a column has decimals with more digits.
+func checkDecimals(node parquet.Node) error {
+	if !node.Leaf() {
+		for _, field := range node.Fields() {
+			if err := checkDecimals(field); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if t := node.Type().LogicalType(); t != nil {
+		if decimal, is := t.Value.(*format.DecimalType); is && (decimal.Scale < 0 || decimal.Scale > maxScale) {
+			return fmt.Errorf("the Parquet file has decimals with %d digits after the point, and %d are read at most: write it with floats", decimal.Scale, maxScale)
+		}
+	}
+	return nil
 }
 
 // appendWhole appends a number, or the time that it means.

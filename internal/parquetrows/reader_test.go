@@ -114,3 +114,48 @@ func TestDamage(t *testing.T) {
 		}
 	}
 }
+
+// TestDecimals: a decimal column, as databases write for 1.5, has its value, however it is stored.
+func TestDecimals(t *testing.T) {
+	schema := parquet.NewSchema("rows", parquet.Group{
+		"a": parquet.Decimal(3, 9, parquet.Int32Type),
+		"b": parquet.Decimal(1, 18, parquet.Int64Type),
+		"c": parquet.Decimal(2, 20, parquet.FixedLenByteArrayType(9)),
+		"d": parquet.Optional(parquet.Decimal(0, 30, parquet.ByteArrayType)),
+	})
+	fixed := func(last ...byte) string { // of 9 bytes, negative if the first one is
+		sign := "\x00"
+		if last[0]&0x80 != 0 {
+			sign = "\xff"
+		}
+		return strings.Repeat(sign, 9-len(last)) + string(last)
+	}
+	var file bytes.Buffer
+	w := parquet.NewWriter(&file, schema)
+	for _, row := range []parquet.Row{
+		{parquet.Int32Value(1500).Level(0, 0, 0), parquet.Int64Value(-5).Level(0, 0, 1), parquet.FixedLenByteArrayValue([]byte(fixed(0x01, 0x00))).Level(0, 0, 2), parquet.ByteArrayValue([]byte{0x7f}).Level(0, 1, 3)},
+		{parquet.Int32Value(-1).Level(0, 0, 0), parquet.Int64Value(0).Level(0, 0, 1), parquet.FixedLenByteArrayValue([]byte(fixed(0xff))).Level(0, 0, 2), parquet.NullValue().Level(0, 0, 3)},
+	} {
+		if _, err := w.WriteRows([]parquet.Row{row}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := New(bytes.NewReader(file.Bytes()), int64(file.Len()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := checkDecimals(parquet.Group{"x": parquet.Group{"a": parquet.Decimal(maxScale+1, 9, parquet.Int32Type)}}); err == nil || !strings.Contains(err.Error(), "77 digits") {
+		t.Errorf("too many digits: %v", err)
+	}
+	want := `{"a":1.5,"b":-0.5,"c":2.56,"d":127}` + "\n" + `{"a":-0.001,"b":0,"c":-0.01}` + "\n"
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
