@@ -6,6 +6,7 @@ package study
 import (
 	"cmp"
 	"errors"
+	"math"
 	"slices"
 )
 
@@ -46,7 +47,7 @@ func TwinOf(rows []TwinRow, most map[string]float64) (*Twin, error) {
 	}
 	slices.Sort(late)
 	t := &Twin{Verdict: ValidVerdict, Rows: len(rows), Speedup: 1}
-	if late[len(late)*99/100] > maxWindowLateness {
+	if late[max(0, int(math.Ceil(0.99*float64(len(late))))-1)] > maxWindowLateness {
 		t.Verdict = "late"
 	}
 	slices.SortStableFunc(plain, func(a, b row) int { return cmp.Compare(a.timestamp, b.timestamp) })

@@ -163,3 +163,24 @@ func TestTwinRefuses(t *testing.T) {
 		t.Errorf("%v, %v", most, err)
 	}
 }
+
+// TestTwinLateness: times do not count if more than one of a hundred rows was sent late.
+func TestTwinLateness(t *testing.T) {
+	for late, want := range map[int]string{0: study.ValidVerdict, 1: study.ValidVerdict, 2: "late"} {
+		var rows []study.TwinRow
+		for i := range 100 {
+			lateness := 1
+			if i < late {
+				lateness = 11
+			}
+			row, err := study.ParseTwinRow(fmt.Appendf(nil, `{"timestamp": %d, "input_length": 5, "observed": {"ttft_ms": 5}, "result": {"outcome": "served", "row": %d, "lateness_ms": %d, "ttft_ms": 5}}`, i, i, lateness))
+			if err != nil {
+				t.Fatal(err)
+			}
+			rows = append(rows, row)
+		}
+		if twin, err := study.TwinOf(rows, nil); err != nil || twin.Verdict != want {
+			t.Errorf("%d late rows: %+v, %v, want the verdict %s", late, twin, err, want)
+		}
+	}
+}
