@@ -141,3 +141,19 @@ func TestDraw(t *testing.T) {
 		}
 	}
 }
+
+// TestConversationNames: a session whose name begins with a slash is a conversation by itself.
+func TestConversationNames(t *testing.T) {
+	for session, want := range map[string]string{"": "", "a": "a", "a/b": "a", "a/b/c": "a", "/a": "/a", "/a/b": "/a/b"} {
+		if got := conversation(session); got != want {
+			t.Errorf("%q belongs to %q, want %q", session, got, want)
+		}
+	}
+	data := ""
+	for i, session := range []string{"/x", "", "", "/y"} {
+		data += fmt.Sprintf(`{"timestamp": %d, "input_length": 5, "output_length": 1, "session_id": %q}`+"\n", i, session)
+	}
+	if rows, _, _ := transformed(t, Config{Conversations: 2}, source([]byte(data), 0)); len(rows) != 2 {
+		t.Errorf("%d rows of the first two conversations", len(rows))
+	}
+}

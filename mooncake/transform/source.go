@@ -351,8 +351,11 @@ func (j *joined) merged() step {
 	}
 }
 
-// conversation returns the session that a session belongs to, such as that of an agent's caller: "a/b" belongs to "a".
+// conversation returns the session that a session belongs to, such as that of an agent's caller: "a/b" belongs to "a". A slash at the
+// beginning belongs to the name, because a session has one.
 func conversation(session string) string {
-	name, _, _ := strings.Cut(session, "/")
-	return name
+	if at := strings.IndexByte(session, '/'); at > 0 {
+		return session[:at]
+	}
+	return session
 }
