@@ -130,8 +130,8 @@ func (d *drawing) row(of *drawnRow) (*item, error) {
 	return it, nil
 }
 
-// again returns the rows of the conversations in their new order, by time. A conversation that is drawn again gets separate sessions and
-// prompts.
+// again returns the rows of the conversations in their new order, by time. A conversation that is drawn again gets sessions of its own; its
+// prompts are the same.
 func (d *drawing) again() step {
 	under := heap.New(turnDue.before)
 	slot, seq := 0, 0
@@ -157,7 +157,7 @@ func (d *drawing) again() step {
 			under.Push(next)
 		}
 		it.setTime(tidy(due.key))
-		if it.seq = seq; due.again > 0 {
+		if it.seq, it.again = seq, due.again; due.again > 0 {
 			suffix := fmt.Sprintf("~draw%d", due.again+1)
 			it.SessionID, it.RequestID, it.WaitFor = renamed(it.SessionID, suffix), renamed(it.RequestID, suffix), renamedAll(it.WaitFor, suffix)
 			it.session = sessionOf(it.Row)

@@ -142,6 +142,34 @@ func TestDraw(t *testing.T) {
 	}
 }
 
+// TestDrawLinksReplies: in a conversation that is drawn several times, and also if it is scaled or spread afterwards, each turn has the reply to
+// the turn before of its own session, although the others take place at the same time.
+func TestDrawLinksReplies(t *testing.T) {
+	var b strings.Builder
+	for talk := range 20 {
+		at, id := 10*talk, talk
+		fmt.Fprintf(&b, `{"timestamp": %d, "input_length": 16, "output_length": 9, "hash_ids": [%d], "session_id": "s%d"}`+"\n", at, id, talk)
+		fmt.Fprintf(&b, `{"timestamp": %d, "input_length": 48, "output_length": 9, "hash_ids": [%d], "replies": [[REPLY, 16, 9]], "session_id": "s%d"}`+"\n", at+1000, 20+talk, talk)
+	}
+	lines := strings.Split(strings.TrimSpace(sortedByTime(b.String())), "\n") // the 20 first turns, then the 20 second ones
+	data := strings.ReplaceAll(strings.Join(lines, "\n"), "REPLY", "20")
+	for _, c := range []Config{{Draw: DrawRandom, Seed: 3}, {Draw: DrawRandom, Seed: 3, Roots: 2}} {
+		rows, _, _ := transformed(t, c, source([]byte(data), 0))
+		linked := 0
+		for i, r := range rows {
+			for _, reply := range r.Replies {
+				linked++
+				if of := rows[int64(i)-reply.Back]; of.SessionID != r.SessionID {
+					t.Errorf("%+v: row %d, of session %s, has a reply to session %s", c, i, r.SessionID, of.SessionID)
+				}
+			}
+		}
+		if linked != 20 {
+			t.Errorf("%+v: %d of 20 replies are left", c, linked)
+		}
+	}
+}
+
 // TestConversationNames: a session whose name begins with a slash is a conversation by itself.
 func TestConversationNames(t *testing.T) {
 	for session, want := range map[string]string{"": "", "a": "a", "a/b": "a", "a/b/c": "a", "/a": "/a", "/a/b": "/a/b"} {

@@ -22,12 +22,19 @@ func (it *item) group() uint64 {
 type finisher struct {
 	ids     numbered
 	fine    mooncake.RenumberRanges
-	moved   bool         // there may be fewer or more rows, or their order may differ
-	at      [][][]uint32 // by copy and source: the position of each row, from 1
+	moved   bool                  // there may be fewer or more rows, or their order may differ
+	at      map[instance][]uint32 // the position of each row, from 1
 	rows    int64
 	replies int64 // replies that were left out, because the rows that they answer are gone
 
 	head, tail, ranges, more []mooncake.HashRange // reused memory
+}
+
+// instance is a source, or a copy of it. The rows of a conversation that is drawn several times are in several instances, so that the replies
+// in each are those of its own turns.
+type instance struct {
+	source, copy int
+	again        uint32
 }
 
 // rootOf returns the prefix tree of a cluster.
@@ -106,13 +113,8 @@ func joinRanges(dst, more []mooncake.HashRange) []mooncake.HashRange {
 
 // link remembers the position of a row, and makes its replies point to the positions of their rows.
 func (f *finisher) link(it *item) {
-	for len(f.at) <= it.copy {
-		f.at = append(f.at, nil)
-	}
-	for len(f.at[it.copy]) <= it.source {
-		f.at[it.copy] = append(f.at[it.copy], nil)
-	}
-	at := f.at[it.copy][it.source]
+	of := instance{it.source, it.copy, it.again}
+	at := f.at[of]
 	kept := it.Replies[:0]
 	for _, r := range it.Replies {
 		target := it.index - r.Back
@@ -129,7 +131,10 @@ func (f *finisher) link(it *item) {
 	if n := int(it.index) + 1 - len(at); n > 0 {
 		at = slices.Grow(at, n)[:it.index+1]
 		clear(at[len(at)-n:])
-		f.at[it.copy][it.source] = at
+		if f.at == nil {
+			f.at = map[instance][]uint32{}
+		}
+		f.at[of] = at
 	}
 	at[it.index] = uint32(f.rows + 1) //nolint:gosec // wraps at 2^32 rows, which are more than are indexed
 }

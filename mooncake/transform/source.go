@@ -43,6 +43,7 @@ type item struct {
 	index  int64   // of the row in its source
 	seq    int     // of the row among those that the filters left
 	copy   int     // 0: the row itself
+	again  uint32  // how often its conversation was drawn before
 	root   int     // tree that its trunk is in
 	own    int     // tree that its other blocks are in; 0 where those of two trees differ anyway
 	trunk  int     // leading blocks that it shares with other copies, and with rows that were moved to another tree

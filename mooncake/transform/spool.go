@@ -156,6 +156,7 @@ func pack(dst []byte, it *item) []byte {
 	dst = binary.AppendUvarint(dst, has)
 	dst = binary.AppendUvarint(dst, uint64(it.source)) //nolint:gosec // never negative
 	dst = binary.AppendUvarint(dst, uint64(it.index))  //nolint:gosec // likewise
+	dst = binary.AppendUvarint(dst, uint64(it.again))
 	if has&hasKey != 0 {
 		dst = appendFloat(dst, it.key)
 	}
@@ -278,7 +279,7 @@ var errPacked = errors.New("is not what was written")
 func unpack(it *item, b []byte, slab *idSlab) (err error) {
 	p := &packed{b: b, slab: slab}
 	has := p.unsigned()
-	it.timed, it.source, it.index = has&hasTimes != 0, int(p.unsigned()), int64(p.unsigned()) //nolint:gosec // as they were
+	it.timed, it.source, it.index, it.again = has&hasTimes != 0, int(p.unsigned()), int64(p.unsigned()), uint32(p.unsigned()) //nolint:gosec // as they were
 	if has&hasKey != 0 {
 		it.key = p.float()
 	}
