@@ -57,6 +57,9 @@ func convertMooncake(ctx context.Context, opt Options, sink capture.Sink, files 
 		case errors.Is(err, io.EOF) && meta.Rows == 0:
 			return result, nothingIn(namesOf(files), "row", opt.Format)
 		case errors.Is(err, io.EOF):
+			if err := opt.Meta.CheckRows(meta.Rows); err != nil { // a trace that was cut must not become one that looks complete
+				return result, fmt.Errorf("%s: %w", files[0].Name, err)
+			}
 			meta.Tool, meta.TimeUnit, meta.Digests, meta.Trunk = opt.Compile.Tool, mooncake.UnitName(time.Millisecond), digester.Digests(), digester.Trunk()
 			meta.Transformations = append(slices.Clone(meta.Transformations), mooncake.Transformation{
 				Name: "convert", Parameters: map[string]any{"from": opt.Format, "files": namesOf(files)}, Effect: "Rows are as they were.",

@@ -194,6 +194,14 @@ func TestTargetsReadUnits(t *testing.T) {
 	}
 }
 
+// TestTargetsOfWholeTraces: a trace that was cut does not become a file that looks complete.
+func TestTargetsOfWholeTraces(t *testing.T) {
+	opt := Options{Format: Mooncake, To: "vllm", Meta: &mooncake.Meta{Rows: 5}}
+	if _, err := Convert(t.Context(), opt, writeTo(new(strings.Builder)).sink, text("wide.jsonl", wide)); !strings.Contains(fmt.Sprint(err), "wide.jsonl: the trace has 4 rows, its sidecar says 5") {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestTargetsDigestTheirBlocks: the sidecar of a file that is converted directly for a tool has the digests of the blocks in it, although
 // their size is known only from the file that is read.
 func TestTargetsDigestTheirBlocks(t *testing.T) {

@@ -331,8 +331,7 @@ func (t *tracesRead) source(name string) (transform.Source, error) {
 		s.Trunk = meta.Trunk
 	}
 	s.Waits = pipe
-	s.Open = func() (rows transform.Rows, err error) {
-		defer func() { t.opened[number], _ = rows.(*mooncake.Trace) }()
+	open := func() (*mooncake.Trace, error) {
 		switch {
 		case !pipe:
 			return t.open(name, mooncake.OpenOptions{})
@@ -346,7 +345,36 @@ func (t *tracesRead) source(name string) (transform.Source, error) {
 		}
 		return t.open("-", mooncake.OpenOptions{Stdin: t.stdin})
 	}
+	s.Open = func() (transform.Rows, error) {
+		trace, err := open()
+		if err != nil {
+			return nil, err
+		}
+		t.opened[number] = trace
+		return &wholeTrace{Trace: trace, name: s.Name}, nil
+	}
 	return s, nil
+}
+
+// wholeTrace is a trace that ends with an error unless it has as many rows as its sidecar says. Otherwise a trace that was cut would become one
+// that looks complete.
+type wholeTrace struct {
+	*mooncake.Trace
+	name string
+	rows int64
+}
+
+func (w *wholeTrace) Read() (*mooncake.Row, error) {
+	row, err := w.Trace.Read()
+	if err == nil {
+		w.rows++
+	}
+	if errors.Is(err, io.EOF) {
+		if cut := w.Meta().CheckRows(w.rows); cut != nil {
+			return nil, fmt.Errorf("%s: %w", w.name, cut)
+		}
+	}
+	return row, err
 }
 
 // before returns the earlier transformations of a source, from its sidecar or, if there is none, from its last row.

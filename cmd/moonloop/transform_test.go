@@ -4,6 +4,7 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -68,5 +69,26 @@ func TestTransformReveals(t *testing.T) {
 	must("transform", out, "--time-scale", "2", "--out", filepath.Join(folder, "again.jsonl"))
 	if m, err := mooncake.LoadMeta(filepath.Join(folder, "again.jsonl")); err != nil || m.Privacy.TimestampJitter != 8000 {
 		t.Errorf("of a trace whose copies were shifted, at half the speed: %v ms, %v", m.Privacy.TimestampJitter, err)
+	}
+}
+
+// TestTransformOfWholeTraces: a trace that was cut does not become one that looks complete, unless only its beginning is needed.
+func TestTransformOfWholeTraces(t *testing.T) {
+	folder := t.TempDir()
+	file := filepath.Join(folder, "a.jsonl")
+	if err := os.WriteFile(file, []byte(strings.Repeat(`{"timestamp": 0, "input_length": 5, "output_length": 1, "hash_ids": [0]}`+"\n", 3)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := (&mooncake.Meta{Rows: 4}).Save(file); err != nil {
+		t.Fatal(err)
+	}
+	for first, want := range map[string]int{"2": exitOK, "0": exitUsage} {
+		var stderr strings.Builder
+		out := filepath.Join(folder, "first"+first+".jsonl")
+		status := run(t.Context(), []string{"transform", file, "--first", first, "--time-scale", "2", "--out", out}, strings.NewReader(""), &strings.Builder{}, &stderr)
+		_, err := os.Stat(out)
+		if status != want || (status == exitOK) != (err == nil) || want != exitOK && !strings.Contains(stderr.String(), "a.jsonl: the trace has 3 rows, its sidecar says 4") {
+			t.Errorf("--first %s: status %d, file %v, %s", first, status, err, &stderr)
+		}
 	}
 }
