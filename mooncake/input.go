@@ -46,6 +46,9 @@ func (in *Input) Text() error {
 	return nil
 }
 
+// Meta returns the sidecar that was fetched from next to a URL; nil if there is none, or if the input is no URL. [LoadMeta] reads that of a file.
+func (in *Input) Meta() *Meta { return in.trace.meta }
+
 // Close closes what was opened and removes what was downloaded. Closing twice has no effect. The input must not be read afterwards: bytes
 // that are in memory already would still come, without an error.
 func (in *Input) Close() error { return in.trace.Close() }

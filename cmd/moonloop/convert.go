@@ -132,8 +132,8 @@ func (f *convertFlags) convert(cmd *cobra.Command, in *inputs, t *traces, sink c
 			return capture.Result{}, fmt.Errorf("--%s has no effect on %s: leave it out", name, f.from)
 		}
 	}
-	if name := in.names[0]; f.from == convert.Mooncake && name != "-" && !strings.Contains(name, "://") {
-		meta, err := mooncake.LoadMeta(name)
+	if f.from == convert.Mooncake {
+		meta, err := in.meta(cmd.Context())
 		if err != nil {
 			return capture.Result{}, err
 		}
@@ -215,6 +215,21 @@ func (in *inputs) open(ctx context.Context, name string) (*mooncake.Input, error
 		return nil, errors.Join(err, opened.Close())
 	}
 	return opened, nil
+}
+
+// meta returns the sidecar of the first input; nil if there is none.
+func (in *inputs) meta(ctx context.Context) (meta *mooncake.Meta, err error) {
+	switch name := in.names[0]; {
+	case name == "-":
+		return nil, nil
+	case !strings.Contains(name, "://"):
+		return mooncake.LoadMeta(name)
+	case in.first == nil:
+		if in.first, err = in.open(ctx, name); err != nil {
+			return nil, err
+		}
+	}
+	return in.first.Meta(), nil
 }
 
 func (in *inputs) close() {

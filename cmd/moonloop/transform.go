@@ -350,7 +350,9 @@ func (t *tracesRead) source(name string) (transform.Source, error) {
 		if err != nil {
 			return nil, err
 		}
-		t.opened[number] = trace
+		if t.opened[number] = trace; meta == nil {
+			t.metas[number] = trace.Meta() // that of a URL
+		}
 		return &wholeTrace{Trace: trace, name: s.Name}, nil
 	}
 	return s, nil

@@ -4,8 +4,11 @@
 package main
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -89,6 +92,40 @@ func TestTransformOfWholeTraces(t *testing.T) {
 		_, err := os.Stat(out)
 		if status != want || (status == exitOK) != (err == nil) || want != exitOK && !strings.Contains(stderr.String(), "a.jsonl: the trace has 3 rows, its sidecar says 4") {
 			t.Errorf("--first %s: status %d, file %v, %s", first, status, err, &stderr)
+		}
+	}
+}
+
+// TestSidecarsOfURLs: convert and transform read the sidecar next to a URL, as they do for a file.
+func TestSidecarsOfURLs(t *testing.T) {
+	folder := t.TempDir()
+	server := httptest.NewServer(http.FileServer(http.Dir(folder)))
+	t.Cleanup(server.Close)
+	file := filepath.Join(folder, "a.jsonl")
+	if err := os.WriteFile(file, []byte(`{"timestamp": 0, "input_length": 40, "output_length": 1, "hash_ids": [0, 1, 2]}`+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := (&mooncake.Meta{BlockSize: 16, HashKeys: []string{"aa"}, Transformations: []mooncake.Transformation{{Name: "before"}}}).Save(file); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"convert", "--to", "dynamo"}, {"convert", "--from", "mooncake", "--to", "dynamo"}, {"transform", "--time-scale", "2"}} {
+		var got [2]*mooncake.Meta
+		for i, in := range []string{file, server.URL + "/a.jsonl"} {
+			var stderr strings.Builder
+			out := filepath.Join(t.TempDir(), "out.jsonl")
+			if status := run(t.Context(), append(slices.Clone(args), in, "--out", out), strings.NewReader(""), &strings.Builder{}, &stderr); status != exitOK {
+				t.Fatalf("%v: status %d, %s", args, status, &stderr)
+			}
+			meta, err := mooncake.LoadMeta(out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got[i] = meta; args[0] == "convert" {
+				meta.Transformations[1].Parameters = nil // it has the name of the input
+			}
+		}
+		if diff := cmp.Diff(got[0], got[1]); diff != "" || got[0].BlockSize != 16 || len(got[0].Transformations) < 2 {
+			t.Errorf("%v (-file +URL):\n%s", args, diff)
 		}
 	}
 }
