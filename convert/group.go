@@ -6,13 +6,12 @@ package convert
 import (
 	"bufio"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strconv"
 
+	"github.com/moonloop/moonloop/internal/ondisk"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -29,7 +28,7 @@ type sessionFormat struct {
 
 // groups collects rows by session.
 type groups struct {
-	file  *os.File
+	file  ondisk.File
 	w     *bufio.Writer
 	size  int64
 	last  map[string]int64 // position of the last row of each session
@@ -44,11 +43,12 @@ type group struct {
 }
 
 func newGroups(folder string) (*groups, error) {
-	file, err := os.CreateTemp(folder, "moonloop-sessions-*")
-	if err != nil {
+	g := &groups{last: map[string]int64{}}
+	if err := g.file.Open(folder); err != nil {
 		return nil, fmt.Errorf("this format writes all rows of a session together, so rows are first collected in a temporary file: %w; set $TMPDIR to use another folder", err)
 	}
-	return &groups{file: file, w: bufio.NewWriterSize(file, 256<<10), last: map[string]int64{}}, nil
+	g.w = bufio.NewWriterSize(&g.file, 256<<10)
+	return g, nil
 }
 
 // nowhere stands for the position of a row if there is none.
@@ -68,8 +68,13 @@ func (g *groups) add(key string, row *mooncake.Row) error {
 		g.last[key] = g.size
 	}
 	g.size += int64(len(g.buf))
-	if _, err := g.w.Write(g.buf); err != nil {
-		return fmt.Errorf("temporary file %s: %w", g.file.Name(), err)
+	_, err := g.w.Write(g.buf)
+	return g.failed(err)
+}
+
+func (g *groups) failed(err error) error {
+	if err != nil {
+		return fmt.Errorf("the temporary file of the rows of sessions: %w; set $TMPDIR to a folder with more space", err)
 	}
 	return nil
 }
@@ -81,11 +86,11 @@ const rowHead = 12
 func (g *groups) rows(at int64) (rows []*mooncake.Row, err error) {
 	var head [rowHead]byte
 	for at != nowhere {
-		if _, err = g.file.ReadAt(head[:], at); err != nil {
+		if _, err = g.file.File.ReadAt(head[:], at); err != nil {
 			break
 		}
 		line := make([]byte, binary.LittleEndian.Uint32(head[8:]))
-		if _, err = g.file.ReadAt(line, at+rowHead); err != nil {
+		if _, err = g.file.File.ReadAt(line, at+rowHead); err != nil {
 			break
 		}
 		row, e := mooncake.ParseRow(line)
@@ -96,27 +101,24 @@ func (g *groups) rows(at int64) (rows []*mooncake.Row, err error) {
 		at = int64(binary.LittleEndian.Uint64(head[:])) //nolint:gosec // bits
 	}
 	if err != nil {
-		return nil, fmt.Errorf("temporary file %s: %w", g.file.Name(), err)
+		return nil, g.failed(err)
 	}
 	slices.Reverse(rows)
 	return rows, nil
 }
 
 // close removes the file.
-func (g *groups) close() error {
-	if g == nil || g.file == nil {
-		return nil
+func (g *groups) close() {
+	if g != nil {
+		g.file.Close()
 	}
-	file := g.file
-	g.file = nil
-	return errors.Join(file.Close(), os.Remove(file.Name()))
 }
 
 // end writes all sessions, in the order of their first rows.
 func (e *encoder) end(w io.Writer) error {
 	g, f := e.groups, e.sessions
 	if err := g.w.Flush(); err != nil {
-		return fmt.Errorf("temporary file %s: %w", g.file.Name(), err)
+		return g.failed(err)
 	}
 	dst := []byte(f.begin(e))
 	alone := 0
@@ -145,5 +147,6 @@ func (e *encoder) end(w io.Writer) error {
 		dst = dst[:0]
 	}
 	_, err := w.Write(append(dst, f.end(e)...))
-	return errors.Join(err, g.close())
+	g.close()
+	return err
 }

@@ -566,7 +566,10 @@ func (w encoded) Commit(meta *mooncake.Meta) error {
 }
 
 // Close removes temporary files, and a file that is not complete.
-func (w encoded) Close() error { return errors.Join(w.TraceWriter.Close(), w.groups.close()) }
+func (w encoded) Close() error {
+	w.groups.close()
+	return w.TraceWriter.Close()
+}
 
 // inSeconds converts milliseconds to seconds, rounded to the nanosecond.
 func inSeconds(ms float64) json.Number { return secondsOf(int64(math.Round(ms * 1e6))) }

@@ -294,6 +294,15 @@ func TestSessions(t *testing.T) {
 			t.Errorf("a temporary file is left: %v", left)
 		}
 	}
+	folder := t.TempDir()
+	g, err := newGroups(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := os.ReadDir(folder); len(left) > 0 {
+		t.Errorf("a temporary file would be left if the process were killed: %v", left)
+	}
+	g.close()
 }
 
 // TestTargetsRefuse: rows that a target cannot hold, and invalid options, are refused.
