@@ -32,26 +32,30 @@ type GraphStats struct {
 	Exact bool `json:"exact"`
 }
 
-// maxGraphRows is the maximum number of rows of graphs that are remembered: about 64 MiB.
+// maxGraphRows is the maximum number of rows of graphs that are remembered: about 64 MiB, and as many other rows with a request_id.
 const maxGraphRows = 1 << 20
 
 // graphs measures graphs. A group of rows is a tree, in which each row points to another one of its group, and the top row to itself.
 type graphs struct {
 	GraphStats
 	seed  maphash.Seed
-	rows  map[uint64]int32 // by hash of the request id
+	rows  map[uint64]int32    // by hash of the request id
+	alone map[uint64]struct{} // rows without wait_for, by the same, for which no row waits yet
 	above []int32
 	size  []int32 // number of rows in the group below a top row
 	depth []int32 // number of rows in the longest chain that ends here
 }
 
 func newGraphs() graphs {
-	return graphs{GraphStats: GraphStats{Exact: true}, seed: maphash.MakeSeed(), rows: map[uint64]int32{}}
+	return graphs{GraphStats: GraphStats{Exact: true}, seed: maphash.MakeSeed(), rows: map[uint64]int32{}, alone: map[uint64]struct{}{}}
 }
 
 // add measures the next row.
 func (g *graphs) add(row *mooncake.Row) {
 	if row.WaitFor == nil {
+		if g.Exact = g.Exact && len(g.alone) < maxGraphRows; g.Exact && row.RequestID != "" {
+			g.alone[maphash.String(g.seed, row.RequestID)] = struct{}{}
+		}
 		return
 	}
 	g.Rows++
@@ -59,14 +63,10 @@ func (g *graphs) add(row *mooncake.Row) {
 		g.Tools++
 		g.ToolWait += row.ToolWait.V
 	}
-	self, depth := int32(len(g.above)), int32(1) //nolint:gosec // bounded by maxGraphRows
-	kept := len(g.above) < maxGraphRows
-	if g.Exact = g.Exact && kept; kept {
-		g.above, g.size, g.depth = append(g.above, self), append(g.size, 1), append(g.depth, depth)
-	}
-	waits := false
+	self, kept := g.keep()
+	depth, waits := int32(1), false
 	for i, id := range row.WaitFor {
-		before, known := g.rows[maphash.String(g.seed, id)]
+		before, known := g.find(maphash.String(g.seed, id))
 		if !known {
 			g.Unknown++
 			continue
@@ -89,6 +89,33 @@ func (g *graphs) add(row *mooncake.Row) {
 			g.rows[maphash.String(g.seed, row.RequestID)] = self
 		}
 	}
+}
+
+// keep remembers another row, in a group of its own, if there is room.
+func (g *graphs) keep() (row int32, kept bool) {
+	row = int32(len(g.above)) //nolint:gosec // bounded by maxGraphRows
+	if kept = row < maxGraphRows; kept {
+		g.above, g.size, g.depth = append(g.above, row), append(g.size, 1), append(g.depth, 1)
+	}
+	g.Exact = g.Exact && kept
+	return row, kept
+}
+
+// find returns the row with a request id, by its hash. A row without wait_for belongs to a graph from when another row waits for it.
+func (g *graphs) find(id uint64) (row int32, known bool) {
+	if row, known = g.rows[id]; known {
+		return row, true
+	}
+	if _, known = g.alone[id]; !known {
+		return 0, false
+	}
+	delete(g.alone, id)
+	g.Rows++
+	g.Roots++
+	if row, known = g.keep(); known {
+		g.rows[id] = row
+	}
+	return row, known
 }
 
 // edge counts the edge to a row's predecessor.

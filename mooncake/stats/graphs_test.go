@@ -44,6 +44,18 @@ func TestGraphs(t *testing.T) {
 	}
 }
 
+// TestGraphOfRowsWithoutWaitFor: a row without wait_for belongs to a graph if another row waits for it, as in a replay.
+func TestGraphOfRowsWithoutWaitFor(t *testing.T) {
+	g := newGraphs()
+	for _, r := range []mooncake.Row{{RequestID: "a"}, {RequestID: "idle"}, {RequestID: "b", WaitFor: []string{"a"}}, {RequestID: "c", WaitFor: []string{"a", "b", "gone"}}} {
+		g.add(&r)
+	}
+	want := GraphStats{Rows: 3, Graphs: 1, Roots: 1, Edges: 3, Longest: 3, Largest: 3, Evidence: map[string]int64{"unknown": 3}, Unknown: 1, Exact: true}
+	if diff := cmp.Diff(want, g.stats()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // TestLongGraph: a row of a very long chain takes no more time than a row of a short one, and rows above the bound are counted.
 func TestLongGraph(t *testing.T) {
 	g := newGraphs()
