@@ -12,8 +12,9 @@
 // # Scaling
 //
 // A trace is scaled by clusters. The trunk is the set of blocks that a large share of the rows begin with. A cluster is the set of
-// rows that share a block after the trunk, a session_id, or a reply. Clusters are kept or dropped whole, because after the trunk a
-// prefix cache hits only within a cluster. A random sample of rows would lose those hits.
+// rows that share a block after the trunk, a session_id, or a reply, or wait for each other (wait_for). Clusters are kept or dropped whole,
+// because after the trunk a prefix cache hits only within a cluster, and because a row cannot wait for one that is gone. A random sample of
+// rows would lose those hits and waits.
 //
 // To scale down, clusters are drawn at random, and then exchanged until the rows of each minute and the input, output and hit tokens are as
 // close to their share as possible (balanced sampling; Deville and Tillé, Biometrika 91(4), 2004, state the aim). To scale up, copies of
@@ -29,5 +30,5 @@
 // each copy) needs 4 bytes. Ids that are not canonical also need 30 bytes for each run of consecutive ids, usually one for a row. Lengths
 // of prompts and block sizes need 40 bytes for each row, delays of turns about 100 bytes for each session, and the names of models some
 // bytes for each conversation. Scaling, roots and the prefix scale must read all rows before they make the first one: they need about 60
-// bytes for each, and keep the rows, packed, in a temporary file ([Config.TempDir]).
+// bytes for each, 30 more for each row with a request_id, and keep the rows, packed, in a temporary file ([Config.TempDir]).
 package transform

@@ -288,3 +288,18 @@ func hitRate(a *stats.Analysis) float64 {
 	c := a.Caches[len(a.Caches)-1]
 	return float64(c.HitTokens) / float64(c.InputTokens)
 }
+
+// TestScaleKeepsGraphs: a sample has all rows of a graph or none, although they belong to several sessions and share only the trunk.
+func TestScaleKeepsGraphs(t *testing.T) {
+	var b strings.Builder
+	for i := range 200 {
+		fmt.Fprintf(&b, `{"timestamp": %d, "input_length": 600, "output_length": 2, "hash_ids": [0, %d], "session_id": "s%d", "request_id": "p%d", "wait_for": []}`+"\n", 1000*i, 2*i+1, i, i)
+		fmt.Fprintf(&b, `{"timestamp": %d, "input_length": 600, "output_length": 2, "hash_ids": [0, %d], "session_id": "s%d/a", "request_id": "c%d", "wait_for": ["p%d"]}`+"\n", 1000*i+100, 2*i+2, i, i, i)
+	}
+	for _, factor := range []float64{0.5, 1.5} {
+		_, a, _ := transformed(t, Config{Scale: factor}, source([]byte(b.String()), 0))
+		if want := int64(200 * factor); a.Graphs.Unknown != 0 || a.Graphs.Graphs != want || a.Graphs.Edges != want {
+			t.Errorf("scale %g: %+v, want %d whole graphs", factor, a.Graphs, want)
+		}
+	}
+}

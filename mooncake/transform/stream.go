@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"sync/atomic"
 
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -214,6 +216,7 @@ func (s *Stream) index() error {
 	s.x.scaled, s.x.copied = changes(s.c.Scale), s.c.Scale > 1
 	var names numbered            // of the rows that are left
 	sessions := map[uint64]int{}  // the last row of each
+	requests := map[uint64]int{}  // rows that others may wait for, by their request ids
 	at := map[int]map[int64]int{} // rows that replies may answer
 	s.indexing = true
 	defer func() { s.indexing = false }()
@@ -238,6 +241,14 @@ func (s *Stream) index() error {
 				s.x.link(last, it.seq)
 			}
 			sessions[it.session] = it.seq
+		}
+		for _, id := range it.WaitFor {
+			if before, known := requests[xxhash.Sum64String(id)]; known {
+				s.x.link(before, it.seq)
+			}
+		}
+		if it.RequestID != "" {
+			requests[xxhash.Sum64String(it.RequestID)] = it.seq
 		}
 		if s.fine > 0 || len(it.Replies) > 0 {
 			if at[it.source] == nil {
