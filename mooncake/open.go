@@ -355,9 +355,15 @@ type opening struct {
 	what, advice string // the kind of file and advice, if it is not text
 }
 
-// peek looks at the beginning of a file.
+// peek looks at the beginning of a file. Its first line is enough: a pipe may be silent after it.
 func peek(r *bufio.Reader) (o opening, err error) {
-	o.head, err = r.Peek(4096)
+	const most = 4096
+	for line := false; err == nil && !line && len(o.head) < most; {
+		if _, err = r.Peek(len(o.head) + 1); err == nil || errors.Is(err, io.EOF) {
+			o.head, _ = r.Peek(min(r.Buffered(), most))
+			line = bytes.IndexByte(bytes.TrimLeft(bytes.TrimPrefix(o.head, utf8BOM), " \t\r\n"), '\n') >= 0
+		}
+	}
 	if fault, is := errors.AsType[tableFault](err); is {
 		return o, fault
 	}

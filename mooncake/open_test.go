@@ -19,6 +19,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -123,6 +124,29 @@ func TestOpenStandardInput(t *testing.T) {
 	}
 	if _, err := trace.Read(); err == nil || !strings.HasPrefix(err.Error(), "standard input:3: ") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// The rows of a pipe can be read as they come: nothing waits for a number of bytes.
+func TestOpenSilentPipe(t *testing.T) {
+	in, out := io.Pipe()
+	defer func() { _ = out.Close() }()
+	go func() { _, _ = io.WriteString(out, "\n{\"timestamp\":0,\"input_length\":1,\"output_length\":1}\n") }()
+	read := make(chan error, 1)
+	go func() {
+		trace, err := Open(t.Context(), "-", OpenOptions{Stdin: in, Unit: time.Millisecond})
+		if err == nil {
+			_, err = trace.Read()
+		}
+		read <- err
+	}()
+	select {
+	case err := <-read:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the first row waits for more")
 	}
 }
 
