@@ -43,18 +43,23 @@ type replay struct {
 	done  chan struct{} // closed when Run has returned
 	err   error         // error of Run, after done
 
+	running chan struct{}      // closed when it begins to send, or ends instead
+	cancel  context.CancelFunc // ends it at once
+	late    bool               // its first row was dropped, because the engine was not ready in time; feeder.mu guards it
+
 	index map[int64]int64 // positions in this replay of the rows to which replies may refer, by their place among the rows of plans
 	rows  int64
 	fed   map[mooncake.SpanRef]int64 // windows of rows without a result
 	read  int64                      // bytes of its results
 }
 
-// start starts a replay, which begins with the first row.
-func (c *Config) start(ctx context.Context, number int64, first *mooncake.Row) *replay {
+// start starts a replay, which begins with the first row. begins is called when it is about to send.
+func (c *Config) start(ctx context.Context, number int64, first *mooncake.Row, begins func(*replay)) *replay {
 	r := &replay{
 		dir: filepath.Join(c.Dir, fmt.Sprintf("%s%06d", runPrefix, number)), begun: time.Now(), done: make(chan struct{}),
-		index: map[int64]int64{}, fed: map[mooncake.SpanRef]int64{},
+		running: make(chan struct{}), index: map[int64]int64{}, fed: map[mooncake.SpanRef]int64{},
 	}
+	ctx, r.cancel = context.WithCancel(ctx)
 	out, in := io.Pipe()
 	r.in = in
 	cfg := c.Replay
@@ -62,8 +67,10 @@ func (c *Config) start(ctx context.Context, number int64, first *mooncake.Row) *
 	cfg.Out, cfg.NoPage = r.dir, true
 	cfg.Schedule.StartAt, cfg.Schedule.Fixed, cfg.Schedule.OpenLoop = c.dueAt(first), true, true
 	cfg.Warn = func(text string) { c.Warn("replay: " + text) }
+	cfg.Progress = func(*agent.Live) { begins(r) }
 	go func() {
 		defer close(r.done)
+		defer r.cancel()
 		_, r.err = agent.Run(ctx, cfg)
 		_ = out.CloseWithError(errEnded) // so that writers do not wait
 	}()
@@ -182,7 +189,7 @@ func (f *feeder) next(ctx context.Context) (e entry, ok bool) {
 		f.mu.Lock()
 		if len(f.queue) > 0 {
 			e, f.queue = f.queue[0], f.queue[1:]
-			if time.Since(f.cfg.dueAt(e.Row)) > f.cfg.MaxLag {
+			if f.cfg.tooLate(e) {
 				f.drops = append(f.drops, e)
 				f.mu.Unlock()
 				continue
@@ -218,8 +225,9 @@ func (f *feeder) run(ctx context.Context, number int64) {
 			default:
 			}
 		}
-		if r == nil {
-			r = f.cfg.start(ctx, number, e.Row)
+		began := r == nil
+		if began {
+			r = f.cfg.start(ctx, number, e.Row, func(r *replay) { f.begins(r, e) })
 			number++
 			f.mu.Lock()
 			f.started = append(f.started, r)
@@ -234,9 +242,69 @@ func (f *feeder) run(ctx context.Context, number int64) {
 			case <-time.After(time.Second): // before the next row starts another replay: perhaps the engine is not available
 			case <-ctx.Done():
 			}
+		} else if began && !f.awaitStart(ctx, r, e) {
+			r = nil
 		}
 	}
 	if r != nil {
 		_ = r.in.Close()
+	}
+}
+
+// tooLate reports whether a row is dropped, because it would be sent too late.
+func (c *Config) tooLate(e entry) bool { return time.Since(c.dueAt(e.Row)) > c.MaxLag }
+
+// awaitStart waits until a replay, which has only its first row, begins to send, and reports whether it takes more rows. If the engine is not
+// ready, this can take as long as the replay waits for it. Rows that become too late meanwhile are dropped: a replay would send them all when
+// the engine is ready.
+func (f *feeder) awaitStart(ctx context.Context, r *replay, first entry) bool {
+	each := time.NewTicker(tick)
+	defer each.Stop()
+	for {
+		select {
+		case <-r.running:
+			f.mu.Lock()
+			late := r.late
+			f.mu.Unlock()
+			if late {
+				_ = r.in.Close()
+				<-r.done
+			}
+			return !late
+		case <-r.done:
+			return false
+		case <-ctx.Done():
+			return true
+		case <-each.C:
+		}
+		f.mu.Lock()
+		f.dropLate(r, first)
+		for len(f.queue) > 0 && f.cfg.tooLate(f.queue[0]) {
+			f.drops, f.queue = append(f.drops, f.queue[0]), f.queue[1:]
+		}
+		f.mu.Unlock()
+	}
+}
+
+// begins records that a replay is about to send. If its first row is too late, the replay ends instead.
+func (f *feeder) begins(r *replay, first entry) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.dropLate(r, first); r.late {
+		r.cancel()
+	}
+	close(r.running)
+}
+
+// dropLate drops the first row of a replay that does not send yet, if the row is too late. f.mu is held.
+func (f *feeder) dropLate(r *replay, first entry) {
+	select {
+	case <-r.running: // the row is sent
+		return
+	default:
+	}
+	if !r.late && f.cfg.tooLate(first) {
+		r.late = true
+		f.drops = append(f.drops, first)
 	}
 }

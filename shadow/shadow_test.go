@@ -317,3 +317,44 @@ func TestRemovedUnread(t *testing.T) {
 		t.Errorf("%d bytes of a journal without records are lost", lost.RemovedBytes)
 	}
 }
+
+// TestEngineComesLater: while the first replay waits for the engine, rows become too late. They are dropped for their lag, and not sent.
+func TestEngineComesLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		journals, dir := t.TempDir(), filepath.Join(t.TempDir(), "shadow")
+		_, network, stop := serve(t, simulator.Config{})
+		all := conversations(t, time.Now(), 3*time.Minute, 1)
+		cfg := configFor(t, journals, dir, network)
+		cfg.Replay.Target.WaitReady = cfg.Delay
+		ready := time.Now().Add(5 * time.Minute)
+		cfg.Replay.DialContext = func(ctx context.Context, n, a string) (net.Conn, error) {
+			if time.Now().Before(ready) {
+				return nil, errors.New("connection refused")
+			}
+			return network.Dial(ctx, n, a)
+		}
+		s := follow(t, cfg, all, 8*time.Minute)
+		stop()
+		l := readLedger(t, cfg)
+		if len(l.late) == 0 || slices.Max(l.late) > 5000 {
+			t.Errorf("%d rows were sent, the latest %v ms late; totals %+v", len(l.late), slices.Max(append(l.late, 0)), s.totals)
+		}
+		if got := s.totals; got.Rows != sum(got.Outcomes)+sum(got.Dropped)+got.InFlight || got.Dropped[DropLag] == 0 {
+			t.Errorf("totals %+v", got)
+		}
+	})
+}
+
+// TestQuietProduction: the only row of a quiet time is sent when it is due, and does not wait for more rows.
+func TestQuietProduction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		journals, dir := t.TempDir(), filepath.Join(t.TempDir(), "shadow")
+		_, network, stop := serve(t, simulator.Config{})
+		all := conversations(t, time.Now(), time.Nanosecond, 1)
+		s := follow(t, configFor(t, journals, dir, network), all, 6*time.Minute)
+		stop()
+		if l := readLedger(t, configFor(t, journals, dir, network)); len(all) != 1 || len(l.late) != 1 || l.late[0] != 0 || s.totals.Outcomes["served"] != 1 {
+			t.Errorf("%d requests were sent, %v ms late; totals %+v", len(all), l.late, s.totals)
+		}
+	})
+}
