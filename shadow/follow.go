@@ -55,6 +55,7 @@ type follower struct {
 	oldest int64 // window; earlier records are lost
 	open   map[int64]*journal.Writer
 	odd    map[string]bool // files that are not journals
+	found  bool            // the folder has been there
 }
 
 func newFollower(cfg *Config, places map[string]place, lost *losses) (*follower, error) {
@@ -65,9 +66,14 @@ func newFollower(cfg *Config, places map[string]place, lost *losses) (*follower,
 // poll reads new records. The windows' journals have all of them, on disk, before the positions change.
 func (f *follower) poll(ctx context.Context, now time.Time) error {
 	entries, err := os.ReadDir(f.cfg.Journals)
+	if f.found && errors.Is(err, fs.ErrNotExist) {
+		f.cfg.Warn(fmt.Sprintf("the folder of journals %s is gone: nothing is read until the Collector makes it again", f.cfg.Journals))
+		entries, err = nil, nil // its journals were removed
+	}
 	if err != nil {
 		return fmt.Errorf("folder of journals: %w; name the directory of the Collector's exporter, such as moonloop-capture/traces", err)
 	}
+	f.found = true
 	there := map[string]bool{}
 	for _, e := range entries {
 		name := e.Name()

@@ -45,8 +45,9 @@ type state struct {
 	Coarse  uint64        `json:"next_id"` // of hash_ids
 	Fine    uint64        `json:"next_fine_id"`
 
-	Journals map[string]place `json:"journals"`
-	Totals   Totals           `json:"totals"`
+	Journals map[string]place  `json:"journals"`
+	Left     map[int64]dropped `json:"left_out,omitempty"` // of windows that are planned and not reported
+	Totals   Totals            `json:"totals"`
 }
 
 // shadow is one call of Run.
@@ -131,6 +132,9 @@ func (s *shadow) open(now time.Time) (err error) {
 	if s.Journals == nil {
 		s.Journals = map[string]place{}
 	}
+	if s.Left == nil {
+		s.Left = map[int64]dropped{}
+	}
 	if s.spans, err = newFollower(&s.cfg, s.Journals, &s.Totals.Journals); err != nil {
 		return err
 	}
@@ -166,7 +170,7 @@ func (s *shadow) resume(now time.Time) error {
 		}
 		if in >= s.Next {
 			plans[in] = rows
-			s.books.add(in, rows, nil)
+			s.books.add(in, rows, s.Left[in])
 		}
 	}
 	dirs, err := s.cfg.runFolders()
@@ -279,6 +283,7 @@ func (s *shadow) step(ctx context.Context, now time.Time) error {
 		}
 		in := s.Planned
 		s.books.add(in, rows, left)
+		s.Left[in] = left
 		for _, l := range left {
 			add(&s.Totals.Left, map[string]int64{l.What + ": " + l.Reason: l.Count})
 		}
@@ -386,6 +391,7 @@ func (s *shadow) report(in int64) error {
 		return err
 	}
 	s.Next = in + 1
+	delete(s.Left, in)
 	line, err := json.Marshal(r)
 	if err != nil {
 		return err

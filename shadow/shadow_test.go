@@ -6,11 +6,13 @@ package shadow
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"math"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -355,6 +357,77 @@ func TestQuietProduction(t *testing.T) {
 		stop()
 		if l := readLedger(t, configFor(t, journals, dir, network)); len(all) != 1 || len(l.late) != 1 || l.late[0] != 0 || s.totals.Outcomes["served"] != 1 {
 			t.Errorf("%d requests were sent, %v ms late; totals %+v", len(all), l.late, s.totals)
+		}
+	})
+}
+
+// TestFolderRemoved: a Collector makes the folder of its journals again if it was removed, so a shadow continues without it. At the start, a
+// missing folder is an error.
+func TestFolderRemoved(t *testing.T) {
+	var said []string
+	cfg := Config{Journals: filepath.Join(t.TempDir(), "traces"), Dir: t.TempDir(), Window: time.Minute, Warn: func(text string) { said = append(said, text) }}
+	var lost losses
+	places := map[string]place{"a.journal": {Offset: 100, Size: 130}}
+	f, err := newFollower(&cfg, places, &lost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.close()
+	if err := f.poll(t.Context(), time.Now()); !errors.Is(err, fs.ErrNotExist) || len(places) != 1 {
+		t.Fatalf("places %v, error %v", places, err)
+	}
+	name := filepath.Join(cfg.Journals, "a.journal")
+	begin := func() {
+		if err := os.MkdirAll(cfg.Journals, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		w, err := journal.OpenWriter(name, journal.WriterOptions{NoSync: true})
+		if err := errors.Join(err, w.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begin()
+	if err := errors.Join(f.poll(t.Context(), time.Now()), os.RemoveAll(cfg.Journals), f.poll(t.Context(), time.Now())); err != nil {
+		t.Fatal(err)
+	}
+	if len(places) != 0 || !strings.Contains(strings.Join(said, "\n"), "is gone") {
+		t.Errorf("places %v, said %q", places, said)
+	}
+	begin()
+	if err := f.poll(t.Context(), time.Now()); err != nil || len(places) != 1 {
+		t.Errorf("places %v, error %v", places, err)
+	}
+}
+
+// TestLeftOutAfterRestart: the reports of two processes count each request that production failed once, whichever of them compiled it.
+func TestLeftOutAfterRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		journals, dir := t.TempDir(), filepath.Join(t.TempDir(), "shadow")
+		_, network, stop := serve(t, simulator.Config{})
+		all := conversations(t, time.Now(), 4*time.Minute, 1)
+		var failed int64
+		for i := range all {
+			if i%10 == 0 {
+				all[i].Failed = true
+				failed++
+			}
+		}
+		cfg := configFor(t, journals, dir, network)
+		first := follow(t, cfg, all, 4*time.Minute+30*time.Second)
+		second := run(t.Context(), cfg)
+		time.Sleep(5 * time.Minute)
+		second.end()
+		stop()
+		var counted int64
+		for _, r := range slices.Concat(first.reports, second.reports) {
+			for _, l := range r.Left {
+				if l.What == "requests" && l.Reason == "failed" {
+					counted += l.Count
+				}
+			}
+		}
+		if total := second.totals.Left["requests: failed"]; second.err != nil || counted != failed || total != failed {
+			t.Errorf("%d requests failed; %d in the reports, %d in total, error %v", failed, counted, total, second.err)
 		}
 	})
 }
