@@ -115,7 +115,8 @@ func (r *soaked) account(t *testing.T) accounted {
 	if a.segments = len(traces); a.segments == 0 {
 		t.Errorf("none of %d journals was compiled while traffic came", a.compiled)
 	}
-	a.forwarded, a.unsent = r.counter(t, "otelcol_exporter_sent_spans_total", "jaeger"), r.counter(t, "otelcol_exporter_send_failed_spans_total", "jaeger")
+	a.forwarded = r.counter(t, "otelcol_exporter_sent_spans_total", "jaeger")
+	a.unsent = r.counter(t, "otelcol_exporter_send_failed_spans_total", "jaeger") + r.counter(t, "otelcol_exporter_enqueue_failed_spans_total", "jaeger")
 	if want := sent + a.replay.Telemetry.Accepted; a.forwarded+a.unsent < want {
 		t.Errorf("%d spans were forwarded and %d not, of %d", a.forwarded, a.unsent, want)
 	}
