@@ -238,16 +238,21 @@ func (f *feeder) run(ctx context.Context, number int64) {
 		line := r.line(e)
 		f.mu.Unlock()
 		if _, err := r.in.Write(line); err != nil { // the replay's results record the row
-			select {
-			case <-time.After(time.Second): // before the next row starts another replay: perhaps the engine is not available
-			case <-ctx.Done():
-			}
+			pause(ctx)
 		} else if began && !f.awaitStart(ctx, r, e) {
 			r = nil
 		}
 	}
 	if r != nil {
 		_ = r.in.Close()
+	}
+}
+
+// pause waits before the next row starts another replay, because one has ended at once: perhaps the engine is not available.
+func pause(ctx context.Context) {
+	select {
+	case <-time.After(time.Second):
+	case <-ctx.Done():
 	}
 }
 
@@ -272,6 +277,7 @@ func (f *feeder) awaitStart(ctx context.Context, r *replay, first entry) bool {
 			}
 			return !late
 		case <-r.done:
+			pause(ctx)
 			return false
 		case <-ctx.Done():
 			return true
